@@ -30,6 +30,7 @@ extern "C" {
 /* cdef begin: up to "cdef end" this text is read by C compilers and by cffi alike */
 
 #define OPSNN_MAX_RANK 8
+#define OPSNN_MAX_TAIL 4
 
 typedef enum opsnn_status {
     OPSNN_OK = 0,
@@ -112,6 +113,7 @@ typedef struct opsnn_node_info {
     uint64_t macs;
     uint64_t moved_bytes;
     double predicted_ns;
+    const char *tail_kernels[OPSNN_MAX_TAIL]; /* whose map functions do the fused steps; NULL behind the last */
 } opsnn_node_info;
 
 /* A kernel that was considered for a node. */
