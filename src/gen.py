@@ -123,6 +123,11 @@ def ops_header() -> str:
 #define OPSNN_MAX_PARAMS_BYTES {max(params_bytes(op) for op in S.OPS)}
 
 {declarations()}
+/* Lists, to be expanded by a macro of one's own: X(name, id, bytes), X(name, id), X(name, bit of the mask). */
+#define OPSNN_DTYPES(X) {" ".join(f"X({n}, {i}, {b})" for n, i, b in S.DTYPES)}
+#define OPSNN_LAYOUTS(X) {" ".join(f"X({n}, {i})" for n, i in S.LAYOUTS)}
+#define OPSNN_CPU_FEATURES(X) {" ".join(f"X({f}, {1 << i})" for i, f in enumerate(S.CPU_FEATURES))}
+
 /* Bytes of an element, 0 for an id that is none. */
 static inline size_t opsnn_dtype_bytes(uint32_t dtype) {{
     switch (dtype) {{
