@@ -135,6 +135,10 @@ static inline int64_t opsnn_count(const int32_t *dims, uint32_t n) {
     return c;
 }
 static inline size_t opsnn_elements(const opsnn_value *v) { return (size_t)opsnn_count(v->dims, v->rank); }
+/* Input i, NULL where it is not given: a node may have fewer inputs than its operator allows. */
+static inline const opsnn_value *opsnn_input(const opsnn_node *node, uint32_t i) {
+    return i < node->n_inputs ? node->inputs[i] : NULL;
+}
 
 /* The usual estimate: arithmetic at `efficiency` of the core's peak plus memory traffic, in ns. The sum rather than the larger
    of the two: small in-order cores overlap little. */

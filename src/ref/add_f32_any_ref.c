@@ -1,0 +1,15 @@
+#include "ref/binary.h"
+
+static float add(float a, float b) { return a + b; }
+OPSNN_BINARY_MAP(add, opsnn_add_params)
+static void run(const opsnn_call *call, uint32_t task) { opsnn_binary_run(call, task, map); }
+
+const opsnn_kernel opsnn_k_add_f32_any_ref = {
+    .name = "add_f32_any_ref",
+    .op = OPSNN_OP_ADD,
+    .dtype = OPSNN_DTYPE_F32,
+    .flags = OPSNN_KERNEL_TAIL,
+    .plan = opsnn_binary_plan,
+    .run = run,
+    .map = map,
+};
