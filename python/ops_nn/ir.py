@@ -61,7 +61,7 @@ class Value:
 
 @dataclass(eq=False)
 class Tail:
-    """A fused element-wise step behind a node: acc = op(acc, other), or op(other, acc) where other_first; unary where other is None."""
+    """A fused element-wise step behind a node: acc = op(acc, other), or op(other, acc) where other_first; unary if other is None."""
 
     op: str
     attrs: Attrs = field(default_factory=dict)
