@@ -1,0 +1,1 @@
+"""Measuring on emulated boards: instructions, memory and size, beside other engines."""
