@@ -17,7 +17,7 @@ typedef struct opsnn_file_header {
     uint32_t n_sections;
     uint64_t file_bytes;  /* the whole file: truncation is noticed at once */
     uint64_t schema;      /* fingerprint of the schema that wrote it: information only */
-    uint64_t hash;        /* FNV-1a 64 of everything behind the header; checked on request; 0: none */
+    uint64_t hash;        /* FNV-1a of everything behind the header in 64-bit words; checked on request; 0: none */
     uint32_t section_stride;
     uint32_t reserved;
 } opsnn_file_header; /* 48 bytes, followed by the section table */
