@@ -143,7 +143,7 @@ static void batch_normalization(check_rng *rng, const opsnn_op_entry *op, uint16
         tensor(c, i, dtype, 1, &c->in[0].dims[3]);
         c->constant[i] = c->plain[i] = true;
     }
-    c->depth = 1;
+    c->depth = 2;
 }
 
 static void softmax(check_rng *rng, const opsnn_op_entry *op, uint16_t dtype, check_case *c) {
