@@ -1,0 +1,154 @@
+/* The matrix product in the middle of convolutions and matrix products: a tile of rows times weights in blocks of 8 outputs.
+
+   A row (a pixel of a convolution, a row of a matrix) is the concatenation of n_taps runs of `length` floats, each found through a
+   pointer: a window is read where it lies in the image, and nothing is copied (the indirect convolution of Dukhan, 2019,
+   arXiv:1907.02129). Weights are stored [ceil(n / 8)][n_taps * length][8]: read once, in order. Products are summed in the order
+   of the weights, whatever the tile, so a row's result does not depend on its neighbours.
+
+   Four steps of k load one vector of each row and eight of weights for 4 * 2 * rows multiply-adds by lane. */
+#ifndef OPSNN_NEON_GEMM_F32_H
+#define OPSNN_NEON_GEMM_F32_H
+
+#include "neon/simd.h"
+
+/* Rows of a tile: two accumulators each, and room for one vector of each row and for the weights. */
+enum { OPSNN_GEMM_ROWS = OPSNN_NEON_REGISTERS / 4, OPSNN_GEMM_BLOCK = 8 };
+
+typedef struct opsnn_gemm {
+    size_t n_taps, length;
+    size_t n;           /* outputs of a row */
+    size_t row_step;    /* from a row's results to the next one's, in elements */
+    const float *w;
+    const float *bias;  /* n floats, or NULL */
+    float lo, hi;
+    int clamp;          /* lo or hi is finite */
+} opsnn_gemm;
+
+/* `count` (a constant) rows times blocks [first, end); y: the first row's results, all n of them. runs: [n_taps][OPSNN_GEMM_ROWS]. */
+OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const float *const *runs, size_t first, size_t end, float *y) {
+    const float *w = g->w + first * g->n_taps * g->length * OPSNN_GEMM_BLOCK;
+    for (size_t block = first; block < end; block++) {
+        const size_t at = block * OPSNN_GEMM_BLOCK, width = g->n - at < OPSNN_GEMM_BLOCK ? g->n - at : OPSNN_GEMM_BLOCK;
+        float32x4_t acc[OPSNN_GEMM_ROWS][2];
+        acc[0][0] = acc[0][1] = vdupq_n_f32(0);
+        if (g->bias && width == OPSNN_GEMM_BLOCK) {
+            acc[0][0] = vld1q_f32(g->bias + at);
+            acc[0][1] = vld1q_f32(g->bias + at + 4);
+        } else if (g->bias) {
+            float padded[OPSNN_GEMM_BLOCK] = {0};
+            for (size_t i = 0; i < width; i++) padded[i] = g->bias[at + i];
+            acc[0][0] = vld1q_f32(padded);
+            acc[0][1] = vld1q_f32(padded + 4);
+        }
+        OPSNN_UNROLL for (int m = 1; m < count; m++) {
+            acc[m][0] = acc[0][0];
+            acc[m][1] = acc[0][1];
+        }
+        const float *const *run = runs;
+        for (size_t t = g->n_taps; t; t--, run += OPSNN_GEMM_ROWS) {
+            const float *a[OPSNN_GEMM_ROWS];
+            OPSNN_UNROLL for (int m = 0; m < count; m++) a[m] = run[m];
+            size_t k = g->length;
+            for (; k >= 4; k -= 4) {
+                float32x4_t v[OPSNN_GEMM_ROWS], w0, w1;
+                OPSNN_UNROLL for (int m = 0; m < count; m++) {
+                    v[m] = vld1q_f32(a[m]);
+                    a[m] += 4;
+                    OPSNN_OWN_REGISTER(a[m]);
+                }
+#define OPSNN_GEMM_STEP(lane)                                         \
+    w0 = vld1q_f32(w);                                                \
+    w += 4;                                                           \
+    OPSNN_OWN_REGISTER(w);                                            \
+    w1 = vld1q_f32(w);                                                \
+    w += 4;                                                           \
+    OPSNN_OWN_REGISTER(w);                                            \
+    OPSNN_UNROLL for (int m = 0; m < count; m++) {                    \
+        acc[m][0] = opsnn_fma_lane(acc[m][0], w0, v[m], lane);        \
+        acc[m][1] = opsnn_fma_lane(acc[m][1], w1, v[m], lane);        \
+    }
+                OPSNN_GEMM_STEP(0)
+                OPSNN_GEMM_STEP(1)
+                OPSNN_GEMM_STEP(2)
+                OPSNN_GEMM_STEP(3)
+            }
+            for (; k; k--) {
+                float32x4_t v[OPSNN_GEMM_ROWS], w0, w1;
+                OPSNN_UNROLL for (int m = 0; m < count; m++) v[m] = vld1q_dup_f32(a[m]++);
+                OPSNN_GEMM_STEP(0)
+            }
+        }
+        if (g->clamp) {
+            const float32x4_t lo = vdupq_n_f32(g->lo), hi = vdupq_n_f32(g->hi);
+            OPSNN_UNROLL for (int m = 0; m < count; m++) {
+                acc[m][0] = opsnn_clampq(acc[m][0], lo, hi);
+                acc[m][1] = opsnn_clampq(acc[m][1], lo, hi);
+            }
+        }
+        float *out = y + at;
+        if (width == OPSNN_GEMM_BLOCK) {
+            OPSNN_UNROLL for (int m = 0; m < count; m++) {
+                vst1q_f32(out, acc[m][0]);
+                vst1q_f32(out + 4, acc[m][1]);
+                out += g->row_step;
+            }
+        } else {
+            float buffer[OPSNN_GEMM_ROWS][OPSNN_GEMM_BLOCK];
+            OPSNN_UNROLL for (int m = 0; m < count; m++) {
+                vst1q_f32(buffer[m], acc[m][0]);
+                vst1q_f32(buffer[m] + 4, acc[m][1]);
+            }
+            for (int m = 0; m < count; m++, out += g->row_step)
+                for (size_t i = 0; i < width; i++) out[i] = buffer[m][i];
+        }
+    }
+}
+
+#define OPSNN_GEMM_TILE(count)                                                                                                  \
+    static void gemm_tile_##count(const opsnn_gemm *g, const float *const *runs, size_t first, size_t end, float *y) {           \
+        opsnn_gemm_tile(count, g, runs, first, end, y);                                                                          \
+    }
+#if OPSNN_NEON_REGISTERS == 32
+OPSNN_GEMM_TILE(8)
+#endif
+OPSNN_GEMM_TILE(4)
+OPSNN_GEMM_TILE(2)
+OPSNN_GEMM_TILE(1)
+
+/* All of a panel: n_rows rows times blocks [first, end). runs: [ceil(n_rows / OPSNN_GEMM_ROWS)][n_taps][OPSNN_GEMM_ROWS]. Blocks are
+   taken in groups whose weights stay in the first-level cache while all tiles pass. */
+enum { OPSNN_GEMM_CACHED = 16384 };
+static void opsnn_gemm_panel(const opsnn_gemm *g, const float *const *runs, size_t n_rows, size_t first, size_t end, float *y) {
+    const size_t block_bytes = g->n_taps * g->length * OPSNN_GEMM_BLOCK * sizeof(float);
+    const size_t group = block_bytes < OPSNN_GEMM_CACHED ? OPSNN_GEMM_CACHED / (block_bytes ? block_bytes : 1) : 1;
+    for (size_t from = first; from < end; from += group) {
+        const size_t to = end - from < group ? end : from + group;
+        const float *const *run = runs;
+        float *out = y;
+        size_t left = n_rows;
+        for (; left >= OPSNN_GEMM_ROWS; left -= OPSNN_GEMM_ROWS) {
+#if OPSNN_NEON_REGISTERS == 32
+            gemm_tile_8(g, run, from, to, out);
+#else
+            gemm_tile_4(g, run, from, to, out);
+#endif
+            run += g->n_taps * OPSNN_GEMM_ROWS;
+            out += OPSNN_GEMM_ROWS * g->row_step;
+        }
+#if OPSNN_NEON_REGISTERS == 32
+        if (left & 4) {
+            gemm_tile_4(g, run, from, to, out);
+            run += 4;
+            out += 4 * g->row_step;
+        }
+#endif
+        if (left & 2) {
+            gemm_tile_2(g, run, from, to, out);
+            run += 2;
+            out += 2 * g->row_step;
+        }
+        if (left & 1) gemm_tile_1(g, run, from, to, out);
+    }
+}
+
+#endif

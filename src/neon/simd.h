@@ -1,0 +1,92 @@
+/* One intrinsics source for ARMv7 (16 vector registers), AArch64 (32) and, through SIMDe, any other machine: the few things that
+   differ are named here.
+
+   ARMv7's NEON always flushes denormals to zero and rounds to nearest; AArch64's does what the mode register says. Results near
+   the smallest normal number may therefore differ between the two. No kernel reads or writes outside its tensors: what is left of
+   a row that is no multiple of four goes through opsnn_load_part and opsnn_store_part. */
+#ifndef OPSNN_NEON_SIMD_H
+#define OPSNN_NEON_SIMD_H
+
+#include "kernel.h"
+
+#if defined(__ARM_NEON)
+#include <arm_neon.h>
+#else
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/arm/neon.h>
+#endif
+
+/* What kernels compiled with these flags need of a CPU: Cortex-A8 and A9 have NEON, but no fused multiply-add. AArch64's NEON
+   includes it, and SIMDe's stand-in is said to be NEON with it by cpu.c. */
+#if defined(__ARM_NEON) && !defined(__aarch64__) && !defined(__ARM_FEATURE_FMA)
+#define OPSNN_NEON_CPU OPSNN_CPU_NEON
+#else
+#define OPSNN_NEON_CPU (OPSNN_CPU_NEON | OPSNN_CPU_FMA)
+#endif
+
+/* Vector registers for accumulators: kernels choose their tiles by it. */
+#if defined(__aarch64__)
+#define OPSNN_NEON_REGISTERS 32
+#else
+#define OPSNN_NEON_REGISTERS 16
+#endif
+
+#define OPSNN_INLINE static inline __attribute__((always_inline))
+/* Before a loop of constant length that must become straight code: its arrays are registers then. */
+#define OPSNN_UNROLL _Pragma("GCC unroll 16")
+/* Keeps a pointer in a register of its own. ARMv7 loads vectors with a post-increment, but not from base plus index, which is what
+   compilers make of several pointers that advance together. */
+#if defined(__arm__)
+#define OPSNN_OWN_REGISTER(p) __asm__("" : "+r"(p))
+#else
+#define OPSNN_OWN_REGISTER(p) ((void)0)
+#endif
+
+/* acc + a * b, rounded once where the hardware can. */
+OPSNN_INLINE float32x4_t opsnn_fma(float32x4_t acc, float32x4_t a, float32x4_t b) {
+#if defined(__aarch64__) || defined(__ARM_FEATURE_FMA)
+    return vfmaq_f32(acc, a, b);
+#else
+    return vmlaq_f32(acc, a, b);
+#endif
+}
+
+/* acc + a * v[lane]. ARMv7 fuses only whole vectors: vmla by lane rounds twice, but vfma would want a vdup before each, which
+   doubles the instructions of a matrix product. */
+#if defined(__arm__)
+#define opsnn_fma_lane(acc, a, v, lane) vmlaq_lane_f32(acc, a, (lane) < 2 ? vget_low_f32(v) : vget_high_f32(v), (lane) & 1)
+#elif defined(__aarch64__)
+#define opsnn_fma_lane(acc, a, v, lane) vfmaq_laneq_f32(acc, a, v, lane)
+#else
+#define opsnn_fma_lane(acc, a, v, lane) vaddq_f32(acc, vmulq_n_f32(a, vgetq_lane_f32(v, lane)))
+#endif
+
+/* x limited to [lo, hi], lo <= hi; NaN stays NaN. */
+OPSNN_INLINE float32x4_t opsnn_clampq(float32x4_t x, float32x4_t lo, float32x4_t hi) { return vminq_f32(vmaxq_f32(x, lo), hi); }
+
+/* The first n (1 to 3) elements, zeros above. */
+static inline float32x4_t opsnn_load_part(const float *p, size_t n) {
+    float32x4_t v = vld1q_lane_f32(p, vdupq_n_f32(0), 0);
+    if (n > 1) v = vld1q_lane_f32(p + 1, v, 1);
+    if (n > 2) v = vld1q_lane_f32(p + 2, v, 2);
+    return v;
+}
+static inline void opsnn_store_part(float *p, float32x4_t v, size_t n) {
+    vst1q_lane_f32(p, v, 0);
+    if (n > 1) vst1q_lane_f32(p + 1, v, 1);
+    if (n > 2) vst1q_lane_f32(p + 2, v, 2);
+}
+
+/* Shares of n units for a task; results never depend on the number of tasks. */
+static inline size_t opsnn_first(size_t n, uint32_t n_tasks, uint32_t task) {
+    return n / n_tasks * task + (task < n % n_tasks ? task : n % n_tasks);
+}
+/* As many tasks as keep each at `least` of `work` or more, at most `most` and OPSNN_TASKS. */
+enum { OPSNN_TASKS = 64 };
+static inline uint32_t opsnn_tasks(uint64_t work, uint64_t least, uint64_t most) {
+    uint64_t n = work / least;
+    if (n > most) n = most;
+    return n < 1 ? 1 : n > OPSNN_TASKS ? OPSNN_TASKS : (uint32_t)n;
+}
+
+#endif
