@@ -134,10 +134,12 @@ const char *opsnn_status_name(int32_t status);
 void opsnn_set_allocator(void *(*alloc)(size_t bytes, void *user), void (*release)(void *p, void *user), void *user);
 /* Bytes now allocated and the highest they have been, and whether to start that peak anew. */
 void opsnn_memory_usage(uint64_t *now, uint64_t *peak, int32_t reset_peak);
-/* The machine this runs on. OPSNN_CPU_MASK in the environment (a number) removes CPU features, for tests. */
+/* The machine this runs on; gflops and gbytes_per_s are coarse guesses. For tests, OPSNN_CPU_MASK in the environment (a number
+   as in C: 5, 0x5) names the OPSNN_CPU_* features to keep: those of the machine that are not in it are hidden, 0 hides all. */
 opsnn_status opsnn_target_detect(opsnn_target *target, opsnn_error *err);
 
 /* --- models --- */
+/* The file is mapped and read in place: while the model lives it may be replaced (renamed over), but not written to. */
 opsnn_status opsnn_model_open(const char *path, opsnn_model **model, opsnn_error *err);
 /* The bytes are used in place and must outlive the model and its plans; any alignment will do (a copy is made if it is below 64). */
 opsnn_status opsnn_model_open_memory(const void *data, size_t bytes, opsnn_model **model, opsnn_error *err);
@@ -145,6 +147,7 @@ void opsnn_model_free(opsnn_model *model);
 uint32_t opsnn_model_n_inputs(const opsnn_model *model);
 uint32_t opsnn_model_n_outputs(const opsnn_model *model);
 uint32_t opsnn_model_n_nodes(const opsnn_model *model);
+/* An output that a node makes has rank 0 and 0 bytes here: its shape is known to plans. */
 opsnn_status opsnn_model_input(const opsnn_model *model, uint32_t index, opsnn_tensor_info *info);
 opsnn_status opsnn_model_output(const opsnn_model *model, uint32_t index, opsnn_tensor_info *info);
 /* Value of a metadata key, or NULL. */

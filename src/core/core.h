@@ -52,12 +52,14 @@ static inline uint32_t opsnn_model_index(const opsnn_section *s, uint32_t i) { /
 static inline const void *opsnn_model_data(const opsnn_model *m, const opsnn_file_tensor *t) { return m->data.base + t->data_offset; }
 
 /* --- cpu.c --- */
-uint32_t opsnn_cpu_features(void); /* mask of OPSNN_CPU_*, less OPSNN_CPU_MASK of the environment */
+uint32_t opsnn_cpu_features(void); /* mask of OPSNN_CPU_*: those of this machine that OPSNN_CPU_MASK (if set) has as well */
+uint32_t opsnn_cpu_count(void);    /* CPUs that this process may run on */
 
 /* --- threads.c --- */
 typedef void (*opsnn_task_fn)(void *arg, uint32_t task, uint32_t thread);
 uint32_t opsnn_pool_n_threads(const opsnn_pool *pool); /* 1 for NULL */
-/* Runs fn for every task in [0, n_tasks), thread < opsnn_pool_n_threads; returns when all are done. pool may be NULL. */
+/* Runs fn for every task in [0, n_tasks), thread < opsnn_pool_n_threads; returns when all are done. pool may be NULL, and may be
+   shared: while it is at work for another caller, this one does its tasks alone (as thread 0). */
 void opsnn_pool_run(opsnn_pool *pool, uint32_t n_tasks, opsnn_task_fn fn, void *arg);
 void opsnn_pool_retain(opsnn_pool *pool);
 
