@@ -689,7 +689,7 @@ def compile_models(options: argparse.Namespace, planner: dict[str, Any], scratch
     """Models as .opsnn files, with the operators and kernels that the planner uses for them on the target."""
     if not options.model:
         return []
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OPS_NN_LIB": str(host_library())}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONPYCACHEPREFIX": str(BUILD / "pycache"), "OPS_NN_LIB": str(host_library())}
     facts = scratch / "target.json"
     facts.write_text(json.dumps(planner))
     models = []
@@ -794,9 +794,14 @@ def write(build_dir: Path, config: dict[str, Any], models: Sequence[CompiledMode
         shutil.copyfile(model.path, copy)
         copy.replace(build_dir / "models" / model.name)
     write_atomically(build_dir / "config.json", json.dumps(config, indent=1) + "\n")
-    if build_dir != BUILD / "host":  # which serves the planner and is never what a bare scons means
+    if not is_private(build_dir):
         BUILD.mkdir(exist_ok=True)
         write_atomically(BUILD / "current", os.path.relpath(build_dir, BUILD) + "\n")
+
+
+def is_private(build_dir: Path) -> bool:
+    """The planner's and the tests' builds are never what a bare scons means."""
+    return build_dir.parent == BUILD and (build_dir.name == "host" or build_dir.name.startswith("test-"))
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -824,7 +829,7 @@ def print_summary(build_dir: Path, config: dict[str, Any], board: Optional[Board
     ]
     for name, text in rows:
         print(f"{name:>11}  {text}")
-    print("Now run: scons" + ("" if build_dir != BUILD / "host" else " build=host"))
+    print("Now run: scons" + (f" build={build_dir.name}" if is_private(build_dir) else ""))
 
 
 if __name__ == "__main__":

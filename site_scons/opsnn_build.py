@@ -42,7 +42,10 @@ LANGUAGE = [
     "-D_FILE_OFFSET_BITS=64",
 ]
 LINK_LIBRARY = ["-shared", "-Wl,-soname,libops_nn.so.0"]
-LINK = ["-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,-z,now"]
+LINK = ["-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,-z,noexecstack"]
+HARDEN = ["-Wl,-z,relro", "-Wl,-z,now"]
+# Protecting relocated data pads the file to a page boundary, and AArch64's linker counts with pages of 64 KiB.
+NO_HARDEN = ["-Wl,-z,norelro"]
 LIBRARIES = ["-lm", "-lpthread"]
 
 
@@ -118,7 +121,7 @@ def environment(config: Config, arguments: dict[str, str]) -> Env:
         prefix_map.append(f"-ffile-prefix-map={build}=build")
     env = Environment(
         tools=["install"],
-        ENV={**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, "PYTHONDONTWRITEBYTECODE": "1"},
+        ENV={**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "pycache")},
         CC=config["cc"],
         PYTHON=[config["python"]],  # lists, as a path may contain spaces
         BUILD=build,
@@ -131,7 +134,7 @@ def environment(config: Config, arguments: dict[str, str]) -> Env:
         INCSUFFIX="",
         CPPPATH=["src", "src/core", f"{build}/gen"],
         # Undefined symbols are found here, not on the board. A sanitizer's own are resolved by the program that uses it.
-        LINKFLAGS=[*LINK, *([] if config["sanitize"] else ["-Wl,-z,defs"]), *config["flags"], *config["opt_flags"]],
+        LINKFLAGS=[*LINK, *(NO_HARDEN if config["optimize_for_size"] else HARDEN), *([] if config["sanitize"] else ["-Wl,-z,defs"]), *config["flags"], *config["opt_flags"]],
         SOFLAGS=LINK_LIBRARY,
         USERLINKFLAGS=[*config["user_flags"], *config["link_flags"]],
         LIBRARIES=LIBRARIES,
@@ -243,7 +246,7 @@ def python_alias(name: str, command: Sequence[str], arguments: dict[str, str], n
     def run(target: Sequence[Any], source: Sequence[Any], env: Env) -> int:
         words = [build_python(), *command, *shlex.split(arguments.get("args", ""))]
         path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
-        return subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}).returncode
+        return subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": path, "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "pycache")}).returncode
 
     AlwaysBuild(Alias(name, needs, Action(run, None)))
 
