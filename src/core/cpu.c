@@ -60,7 +60,8 @@ static uint32_t hardware_features(void) {
     if (cap2 & i8mm) f |= OPSNN_CPU_I8MM;
 #elif defined(__arm__)
     const unsigned long cap = getauxval(AT_HWCAP);
-    const unsigned long neon = 1ul << 12, vfpv4 = 1ul << 16, fphp = 1ul << 22, asimdhp = 1ul << 23, asimddp = 1ul << 24, i8mm = 1ul << 27;
+    const unsigned long neon = 1ul << 12, vfpv4 = 1ul << 16, fphp = 1ul << 22, asimdhp = 1ul << 23, asimddp = 1ul << 24,
+                        i8mm = 1ul << 27;
     if (cap & neon) f |= OPSNN_CPU_NEON;
     if ((cap & neon) && (cap & vfpv4)) f |= OPSNN_CPU_FMA;
     if ((cap & fphp) && (cap & asimdhp)) f |= OPSNN_CPU_FP16;

@@ -20,7 +20,9 @@ static const char *shown(const char *path) {
 static opsnn_status fail_errno(opsnn_error *err, const char *what, const char *path, int code) {
     char text[128] = "";
     if (strerror_r(code, text, sizeof(text)) != 0 && text[0] == '\0') memcpy(text, "unknown error", 14);
-    const opsnn_status status = code == ENOMEM ? OPSNN_E_MEMORY : code == EFBIG || code == EOVERFLOW ? OPSNN_E_LIMIT : OPSNN_E_IO;
+    const opsnn_status status = code == ENOMEM                       ? OPSNN_E_MEMORY
+                                : code == EFBIG || code == EOVERFLOW ? OPSNN_E_LIMIT
+                                                                     : OPSNN_E_IO;
     return opsnn_fail(err, status, -1, "cannot %s '%s': %s", what, shown(path), text);
 }
 
@@ -29,8 +31,10 @@ static opsnn_status finish(opsnn_model *m, const char *path, opsnn_model **model
     opsnn_error inner = {0};
     const opsnn_status status = opsnn_verify(m, &inner);
     if (status) {
-        if (path) opsnn_fail(err, status, inner.node, "'%s': %s", shown(path), inner.text);
-        else opsnn_fail(err, status, inner.node, "%s", inner.text);
+        if (path)
+            opsnn_fail(err, status, inner.node, "'%s': %s", shown(path), inner.text);
+        else
+            opsnn_fail(err, status, inner.node, "%s", inner.text);
         opsnn_model_free(m);
         return status;
     }
@@ -40,8 +44,10 @@ static opsnn_status finish(opsnn_model *m, const char *path, opsnn_model **model
 
 static opsnn_model *new_model(opsnn_error *err) {
     opsnn_model *m = opsnn_alloc(sizeof(*m));
-    if (m) m->refs = 1;
-    else opsnn_fail(err, OPSNN_E_MEMORY, -1, "no memory for a model");
+    if (m)
+        m->refs = 1;
+    else
+        opsnn_fail(err, OPSNN_E_MEMORY, -1, "no memory for a model");
     return m;
 }
 
@@ -73,8 +79,10 @@ opsnn_status opsnn_model_open(const char *path, opsnn_model **model, opsnn_error
     opsnn_model *m = new_model(err);
     if (m) {
         status = map_file(fd, path, m, err);
-        if (status) opsnn_model_free(m);
-        else status = finish(m, path, model, err);
+        if (status)
+            opsnn_model_free(m);
+        else
+            status = finish(m, path, model, err);
     }
     close(fd);
     return status;
@@ -82,8 +90,10 @@ opsnn_status opsnn_model_open(const char *path, opsnn_model **model, opsnn_error
 
 opsnn_status opsnn_model_open_memory(const void *data, size_t bytes, opsnn_model **model, opsnn_error *err) {
     if (model) *model = NULL;
-    if (!data || !model) return opsnn_fail(err, OPSNN_E_ARGUMENT, -1, "opsnn_model_open_memory: data and model must not be NULL");
-    if (bytes > PTRDIFF_MAX) return opsnn_fail(err, OPSNN_E_LIMIT, -1, "%zu bytes are more than this machine can address", bytes);
+    if (!data || !model)
+        return opsnn_fail(err, OPSNN_E_ARGUMENT, -1, "opsnn_model_open_memory: data and model must not be NULL");
+    if (bytes > PTRDIFF_MAX)
+        return opsnn_fail(err, OPSNN_E_LIMIT, -1, "%zu bytes are more than this machine can address", bytes);
     opsnn_model *m = new_model(err);
     if (!m) return OPSNN_E_MEMORY;
     m->base = data;
@@ -92,7 +102,8 @@ opsnn_status opsnn_model_open_memory(const void *data, size_t bytes, opsnn_model
         m->copy = opsnn_alloc(bytes);
         if (!m->copy) {
             opsnn_model_free(m);
-            return opsnn_fail(err, OPSNN_E_MEMORY, -1, "no memory to copy the model's %zu bytes to a %d-byte boundary", bytes, OPSNN_ALIGN);
+            return opsnn_fail(err, OPSNN_E_MEMORY, -1, "no memory to copy the model's %zu bytes to a %d-byte boundary", bytes,
+                              OPSNN_ALIGN);
         }
         memcpy(m->copy, data, bytes);
         m->base = m->copy;
@@ -100,7 +111,9 @@ opsnn_status opsnn_model_open_memory(const void *data, size_t bytes, opsnn_model
     return finish(m, NULL, model, err);
 }
 
-void opsnn_model_retain(opsnn_model *model) { __atomic_add_fetch(&model->refs, 1, __ATOMIC_RELAXED); }
+void opsnn_model_retain(opsnn_model *model) {
+    __atomic_add_fetch(&model->refs, 1, __ATOMIC_RELAXED);
+}
 
 void opsnn_model_free(opsnn_model *model) {
     if (!model || __atomic_sub_fetch(&model->refs, 1, __ATOMIC_ACQ_REL) != 0) return;
@@ -109,9 +122,15 @@ void opsnn_model_free(opsnn_model *model) {
     opsnn_release(model);
 }
 
-uint32_t opsnn_model_n_inputs(const opsnn_model *model) { return model->inputs.count; }
-uint32_t opsnn_model_n_outputs(const opsnn_model *model) { return model->outputs.count; }
-uint32_t opsnn_model_n_nodes(const opsnn_model *model) { return model->nodes.count; }
+uint32_t opsnn_model_n_inputs(const opsnn_model *model) {
+    return model->inputs.count;
+}
+uint32_t opsnn_model_n_outputs(const opsnn_model *model) {
+    return model->outputs.count;
+}
+uint32_t opsnn_model_n_nodes(const opsnn_model *model) {
+    return model->nodes.count;
+}
 
 static opsnn_status tensor_info(const opsnn_model *m, const opsnn_section *list, uint32_t index, opsnn_tensor_info *info) {
     if (!info || index >= list->count) return OPSNN_E_ARGUMENT;
@@ -123,7 +142,7 @@ static opsnn_status tensor_info(const opsnn_model *m, const opsnn_section *list,
     info->block = t->block;
     memcpy(info->dims, t->dims, sizeof(info->dims));
     if (t->kind == OPSNN_TENSOR_VALUE) return OPSNN_OK; /* only a plan knows its shape */
-    uint64_t bytes = opsnn_dtype_bytes(t->dtype); /* verified: the product does not overflow */
+    uint64_t bytes = opsnn_dtype_bytes(t->dtype);       /* verified: the product does not overflow */
     for (uint32_t i = 0; i < t->rank; i++) bytes *= t->dims[i] < 0 ? 0 : (uint64_t)t->dims[i];
     info->bytes = t->kind == OPSNN_TENSOR_CONST ? t->data_bytes : bytes;
     return OPSNN_OK;
@@ -163,7 +182,8 @@ opsnn_status opsnn_model_check_hash(const opsnn_model *model, opsnn_error *err) 
     if (header.hash == 0) return opsnn_fail(err, OPSNN_E_FORMAT, -1, "the model carries no hash to compare its bytes with");
     const uint64_t hash = fnv1a(model->base + sizeof(header), model->bytes - sizeof(header));
     if (hash != header.hash)
-        return opsnn_fail(err, OPSNN_E_FORMAT, -1, "the model's bytes have the hash %016jx, not %016jx: they were changed; copy it again",
+        return opsnn_fail(err, OPSNN_E_FORMAT, -1,
+                          "the model's bytes have the hash %016jx, not %016jx: they were changed; copy it again",
                           (uintmax_t)hash, (uintmax_t)header.hash);
     return OPSNN_OK;
 }

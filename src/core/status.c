@@ -6,8 +6,8 @@
 #include "core.h"
 
 static const char *const status_names[] = {
-    "OPSNN_OK",          "OPSNN_E_ARGUMENT",    "OPSNN_E_MEMORY", "OPSNN_E_IO",  "OPSNN_E_FORMAT",
-    "OPSNN_E_VERSION",   "OPSNN_E_UNSUPPORTED", "OPSNN_E_SHAPE",  "OPSNN_E_CPU", "OPSNN_E_LIMIT",
+    "OPSNN_OK",        "OPSNN_E_ARGUMENT",    "OPSNN_E_MEMORY", "OPSNN_E_IO",  "OPSNN_E_FORMAT",
+    "OPSNN_E_VERSION", "OPSNN_E_UNSUPPORTED", "OPSNN_E_SHAPE",  "OPSNN_E_CPU", "OPSNN_E_LIMIT",
 };
 
 const char *opsnn_status_name(int32_t status) {
@@ -78,7 +78,8 @@ void *opsnn_alloc(size_t bytes) {
     memcpy(p - sizeof(header), &header, sizeof(header));
     const size_t now = __atomic_add_fetch(&bytes_now, bytes, __ATOMIC_RELAXED);
     size_t peak = __atomic_load_n(&bytes_peak, __ATOMIC_RELAXED);
-    while (now > peak && !__atomic_compare_exchange_n(&bytes_peak, &peak, now, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    while (now > peak && !__atomic_compare_exchange_n(&bytes_peak, &peak, now, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
     return p;
 }
 
@@ -87,8 +88,10 @@ void opsnn_release(void *p) {
     block_header header;
     memcpy(&header, (unsigned char *)p - sizeof(header), sizeof(header));
     __atomic_sub_fetch(&bytes_now, header.bytes, __ATOMIC_RELAXED);
-    if (header.release) header.release(header.start, header.user);
-    else free(header.start);
+    if (header.release)
+        header.release(header.start, header.user);
+    else
+        free(header.start);
 }
 
 void opsnn_memory_usage(uint64_t *now, uint64_t *peak, int32_t reset_peak) {

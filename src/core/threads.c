@@ -6,8 +6,8 @@
    (nodes of a network follow each other quickly) and then sleep: an idle pool uses no CPU.
 
    Two pairs of stores and loads decide who sees whom, and are sequentially consistent for that: a worker adds itself to
-   `inside` and then reads `open`, while the caller clears `open` and then reads `inside`; a worker adds itself to `sleepers` and
-   then reads `generation`, while the caller raises `generation` and then reads `sleepers`. */
+   `inside` and then reads `open`, while the caller clears `open` and then reads `inside`; a worker adds itself to `sleepers`
+   and then reads `generation`, while the caller raises `generation` and then reads `sleepers`. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <signal.h>
@@ -48,10 +48,18 @@ struct opsnn_pool {
     unsigned char apart3[LINE_BYTES];
 };
 
-static uint32_t load(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
-static void store(uint32_t *p, uint32_t value) { __atomic_store_n(p, value, __ATOMIC_SEQ_CST); }
-static uint32_t add(uint32_t *p, uint32_t value) { return __atomic_add_fetch(p, value, __ATOMIC_SEQ_CST); }
-static uint32_t sub(uint32_t *p, uint32_t value) { return __atomic_sub_fetch(p, value, __ATOMIC_SEQ_CST); }
+static uint32_t load(const uint32_t *p) {
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+static void store(uint32_t *p, uint32_t value) {
+    __atomic_store_n(p, value, __ATOMIC_SEQ_CST);
+}
+static uint32_t add(uint32_t *p, uint32_t value) {
+    return __atomic_add_fetch(p, value, __ATOMIC_SEQ_CST);
+}
+static uint32_t sub(uint32_t *p, uint32_t value) {
+    return __atomic_sub_fetch(p, value, __ATOMIC_SEQ_CST);
+}
 
 static void relax(void) {
 #if defined(__x86_64__)
@@ -178,7 +186,8 @@ opsnn_status opsnn_pool_create(uint32_t n_threads, opsnn_pool **pool, opsnn_erro
         n_threads = here.n_threads < MAX_THREADS ? here.n_threads : MAX_THREADS;
     }
     if (n_threads > MAX_THREADS)
-        return opsnn_fail(err, OPSNN_E_ARGUMENT, -1, "a pool of %u threads was asked for; at most %d are possible", n_threads, MAX_THREADS);
+        return opsnn_fail(err, OPSNN_E_ARGUMENT, -1, "a pool of %u threads was asked for; at most %d are possible", n_threads,
+                          MAX_THREADS);
     opsnn_pool *p = opsnn_alloc(sizeof(*p));
     worker *workers = opsnn_alloc(n_threads * sizeof(*workers));
     if (!p || !workers) {
@@ -199,7 +208,8 @@ opsnn_status opsnn_pool_create(uint32_t n_threads, opsnn_pool **pool, opsnn_erro
     if (code) {
         const uint32_t n_started = p->n_started;
         opsnn_pool_free(p);
-        return opsnn_fail(err, OPSNN_E_MEMORY, -1, "thread %u of %u could not be started: error %d", n_started + 2, n_threads, code);
+        return opsnn_fail(err, OPSNN_E_MEMORY, -1, "thread %u of %u could not be started: error %d", n_started + 2, n_threads,
+                          code);
     }
     *pool = p;
     return OPSNN_OK;
@@ -209,7 +219,9 @@ void opsnn_pool_retain(opsnn_pool *pool) {
     if (pool) add(&pool->refs, 1);
 }
 
-uint32_t opsnn_pool_n_threads(const opsnn_pool *pool) { return pool ? pool->n_threads : 1; }
+uint32_t opsnn_pool_n_threads(const opsnn_pool *pool) {
+    return pool ? pool->n_threads : 1;
+}
 
 void opsnn_pool_free(opsnn_pool *pool) {
     if (!pool || sub(&pool->refs, 1) != 0) return;
