@@ -102,7 +102,7 @@ static float fill_float(check_rng *rng, check_fill fill, bool plain, bool summed
         if (plain) return unit;
         if (check_chance(rng, 3)) {
             const float x = special[check_range(rng, 0, (int32_t)(sizeof special / sizeof *special) - 1)];
-            return summed && fabsf(x) == FLT_MAX ? 1e18F : x;
+            return summed && fabsf(x) == FLT_MAX ? unit : x;
         }
         return unit * 100.0F;
     }
