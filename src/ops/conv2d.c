@@ -1,11 +1,11 @@
 /* Two-dimensional convolution, in either layout. */
 #include "ops/rule.h"
-#include "ops/window.h"
 
 static opsnn_status infer(const opsnn_node *node, opsnn_value *const *outputs, opsnn_error *err) {
     const opsnn_conv2d_params *p = node->params;
     const int nhwc = node->layout == OPSNN_LAYOUT_NHWC;
-    if (opsnn_check_inputs(node, 2, OPSNN_CLASS_FLOAT, nhwc ? 1 : OPSNN_BLOCKED_NONE, err) || opsnn_check_clamp(p->lo, p->hi, err))
+    const int blocked = nhwc ? 1 : OPSNN_BLOCKED_NONE;
+    if (opsnn_check_inputs(node, 2, OPSNN_CLASS_FLOAT, blocked, err) || opsnn_check_clamp(p->lo, p->hi, err))
         return OPSNN_E_SHAPE;
     const opsnn_value *x = node->inputs[0], *w = node->inputs[1], *b = opsnn_input(node, 2);
     if (x->rank != 4) return opsnn_bad(err, "x is %s, but must have 4 dimensions", opsnn_shape(x).s);
@@ -28,10 +28,7 @@ static opsnn_status infer(const opsnn_node *node, opsnn_value *const *outputs, o
         opsnn_window win;
         const char *why = opsnn_window_resolve(axis, x->dims[spatial], w->dims[spatial], p->strides, p->dilations, p->pads,
                                                p->auto_pad, 0, &win);
-        if (why)
-            return opsnn_bad(err, "%s in %s: input %d, kernel %d, stride %d, dilation %d, pads %d and %d", why,
-                             axis ? "width" : "height", (int)win.in, (int)win.kernel, (int)win.stride, (int)win.dilation,
-                             (int)win.pad, (int)win.pad_end);
+        if (why) return opsnn_bad_window(err, axis, why, &win);
         y->dims[spatial] = win.out;
     }
     return OPSNN_OK;

@@ -18,8 +18,8 @@ static opsnn_status infer(const opsnn_node *node, opsnn_value *const *outputs, o
     const int32_t k = a->dims[a->rank - 1];
     const int32_t b_k = b->dims[b->rank - (b_row && !p->trans_b ? 2 : 1)];
     if (k != b_k)
-        return opsnn_bad(err, "a %s and b %s%s cannot be multiplied: rows of %d, columns of %d", opsnn_shape(a).s, opsnn_shape(b).s,
-                         p->trans_b ? " transposed" : "", (int)k, (int)b_k);
+        return opsnn_bad(err, "a %s and b %s%s cannot be multiplied: rows of %d, columns of %d", opsnn_shape(a).s,
+                         opsnn_shape(b).s, p->trans_b ? " transposed" : "", (int)k, (int)b_k);
     opsnn_value *y = outputs[0];
     y->dtype = a->dtype;
     const uint32_t a_batch = a_row ? a->rank - 2 : 0, b_batch = b_row ? b->rank - 2 : 0;

@@ -30,13 +30,13 @@ static opsnn_status infer(const opsnn_node *node, opsnn_value *const *outputs, o
     if (open >= 0) {
         if (to == 0) return opsnn_bad(err, "-1 in the shape is not determined, since another dimension is 0");
         if (from % to)
-            return opsnn_bad(err, "x %s has %lld elements, which do not divide by the shape's other dimensions, %lld", opsnn_shape(x).s,
-                             (long long)from, (long long)to);
+            return opsnn_bad(err, "x %s has %lld elements, no multiple of the %lld of the shape's other dimensions",
+                             opsnn_shape(x).s, (long long)from, (long long)to);
         return opsnn_set_dim(y, (uint32_t)open, from / to, err);
     }
     if (from != to || from == INT64_MAX)
-        return opsnn_bad(err, "x %s has %lld elements, the shape %s has %lld", opsnn_shape(x).s, (long long)from, opsnn_shape(y).s,
-                         (long long)to);
+        return opsnn_bad(err, "x %s has %lld elements, the shape %s has %lld", opsnn_shape(x).s, (long long)from,
+                         opsnn_shape(y).s, (long long)to);
     return OPSNN_OK;
 }
 

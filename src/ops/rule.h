@@ -8,6 +8,7 @@
 
 #include "kernel.h"
 #include "ops/axis.h"
+#include "ops/window.h"
 
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
@@ -60,7 +61,7 @@ static inline opsnn_status opsnn_check_inputs(const opsnn_node *node, uint32_t n
         if (v->dtype != dtype)
             return opsnn_bad(err, "input %u is %s, but input 0 is %s", (unsigned)i, opsnn_dtype_name(v->dtype), name);
         if (v->block > 1 && (int)i != blocked)
-            return opsnn_bad(err, "input %u is stored in blocks of %u, which is for conv2d's and matmul's weights only", (unsigned)i,
+            return opsnn_bad(err, "input %u is stored in blocks of %u, which is for weights of conv2d and matmul", (unsigned)i,
                              (unsigned)v->block);
     }
     return OPSNN_OK;
@@ -114,6 +115,12 @@ static inline void opsnn_set_like(opsnn_value *y, const opsnn_value *x) {
     y->rank = x->rank;
     y->dtype = x->dtype;
     memcpy(y->dims, x->dims, sizeof y->dims);
+}
+
+/* What opsnn_window_resolve said about axis 0 (height) or 1. */
+static inline opsnn_status opsnn_bad_window(opsnn_error *err, int axis, const char *why, const opsnn_window *w) {
+    return opsnn_bad(err, "%s: %s %d, kernel %d, stride %d, dilation %d, pads %d and %d", why, axis ? "width" : "height",
+                     (int)w->in, (int)w->kernel, (int)w->stride, (int)w->dilation, (int)w->pad, (int)w->pad_end);
 }
 
 /* Product of sizes that stops at INT64_MAX. */

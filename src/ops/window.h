@@ -18,8 +18,9 @@ typedef struct opsnn_window {
 /* Resolves one axis (0: height, 1: width) of in elements. Returns NULL, or what is wrong; then *w holds the numbers as far as
    they are known. pads is {top, left, bottom, right} and only counts where auto_pad is notset. With auto_pad, ceil_mode changes
    nothing: ONNX's formulas give one size. */
-static inline const char *opsnn_window_resolve(int axis, int32_t in, int32_t kernel, const int32_t *strides, const int32_t *dilations,
-                                               const int32_t *pads, int32_t auto_pad, int32_t ceil_mode, opsnn_window *w) {
+static inline const char *opsnn_window_resolve(int axis, int32_t in, int32_t kernel, const int32_t *strides,
+                                               const int32_t *dilations, const int32_t *pads, int32_t auto_pad, int32_t ceil_mode,
+                                               opsnn_window *w) {
     const int64_t stride = strides[axis], dilation = dilations[axis];
     int64_t before = 0, after = 0, out;
     w->in = in;
@@ -53,7 +54,7 @@ static inline const char *opsnn_window_resolve(int axis, int32_t in, int32_t ker
         out = ((int64_t)in + stride - 1) / stride;
         int64_t total = (out - 1) * stride + extent - in;
         if (total < 0) total = 0;
-        before = auto_pad == OPSNN_AUTO_PAD_SAME_UPPER ? total / 2 : total - total / 2; /* the odd one goes to the named side's end */
+        before = auto_pad == OPSNN_AUTO_PAD_SAME_UPPER ? total / 2 : total - total / 2; /* upper: the odd one is at the end */
         after = total - before;
         break;
     }

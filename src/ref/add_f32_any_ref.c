@@ -1,7 +1,7 @@
 #include "ref/binary.h"
 
-static float add(float a, float b) { return a + b; }
-OPSNN_BINARY_MAP(add, opsnn_add_params)
+static float f(float a, float b) { return a + b; }
+OPSNN_BINARY_MAP(f, opsnn_add_params)
 static void run(const opsnn_call *call, uint32_t task) { opsnn_binary_run(call, task, map); }
 
 const opsnn_kernel opsnn_k_add_f32_any_ref = {
@@ -9,7 +9,7 @@ const opsnn_kernel opsnn_k_add_f32_any_ref = {
     .op = OPSNN_OP_ADD,
     .dtype = OPSNN_DTYPE_F32,
     .flags = OPSNN_KERNEL_TAIL,
-    .plan = opsnn_binary_plan,
+    .plan = opsnn_ref_plan_elements,
     .run = run,
     .map = map,
 };

@@ -1,5 +1,6 @@
 /* What element-wise reference kernels of two inputs share. A kernel file defines `static float f(float a, float b)`, makes a map
-   function of it by OPSNN_BINARY_MAP(f, its parameters' type), and names both below in its constant. */
+   function of it by OPSNN_BINARY_MAP(f, its parameters' type), and names opsnn_ref_plan_elements or opsnn_ref_plan_libm as its
+   plan. */
 #ifndef OPSNN_REF_BINARY_H
 #define OPSNN_REF_BINARY_H
 
@@ -14,16 +15,6 @@
         float *y = out;                                                                                                          \
         for (size_t i = 0; i < n; i++) y[i] = opsnn_clamp(f(u[i * a_step], v[i * b_step]), p->lo, p->hi);                        \
     }
-
-enum { OPSNN_BINARY_LEAST = 4096 }; /* elements of a task */
-
-static inline int opsnn_binary_plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {
-    return opsnn_ref_fit(node, target, OPSNN_REF_EFFICIENCY, opsnn_ref_tasks(opsnn_elements(node->outputs[0]), OPSNN_BINARY_LEAST), fit);
-}
-static inline int opsnn_binary_plan_libm(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {
-    return opsnn_ref_fit(node, target, OPSNN_REF_EFFICIENCY_LIBM, opsnn_ref_tasks(opsnn_elements(node->outputs[0]), OPSNN_BINARY_LEAST),
-                         fit);
-}
 
 /* Two broadcast operands seen as rows: dimensions through which both step evenly are one, so equal shapes are a single row. */
 typedef struct opsnn_broadcast_rows {
@@ -56,27 +47,28 @@ static inline opsnn_broadcast_rows opsnn_broadcast_merge(const opsnn_value *a, c
 static inline void opsnn_binary_run(const opsnn_call *call, uint32_t task, opsnn_map_fn map) {
     const opsnn_node *node = call->node;
     const size_t n = opsnn_elements(node->outputs[0]);
-    const size_t first = opsnn_ref_first(n, call->fit->n_tasks, task), end = opsnn_ref_first(n, call->fit->n_tasks, task + 1);
+    const opsnn_ref_range range = opsnn_ref_part(call, task, n);
     const opsnn_broadcast_rows r = opsnn_broadcast_merge(node->inputs[0], node->inputs[1], node->outputs[0]);
     const uint32_t last = r.rank - 1;
     /* Innermost steps are 0 or 1: dense tensors, whose dimensions of 1 repeat. */
     const size_t a_step = (size_t)r.a_steps[last], b_step = (size_t)r.b_steps[last];
-    for (size_t at = first; at < end;) {
+    const float *a = call->in[0], *b = call->in[1];
+    float *y = call->out[0];
+    for (size_t at = range.first; at < range.end;) {
         size_t row = at / (size_t)r.dims[last];
         const size_t column = at % (size_t)r.dims[last];
         size_t part = (size_t)r.dims[last] - column;
-        if (part > end - at) part = end - at;
+        if (part > range.end - at) part = range.end - at;
         size_t a_at = column * a_step, b_at = column * b_step;
         for (uint32_t i = last; i-- > 0; row /= (size_t)r.dims[i]) {
             const size_t index = row % (size_t)r.dims[i];
             a_at += index * (size_t)r.a_steps[i];
             b_at += index * (size_t)r.b_steps[i];
         }
-        map(node->params, (const float *)call->in[0] + a_at, a_step, (const float *)call->in[1] + b_at, b_step,
-            (float *)call->out[0] + at, part);
+        map(node->params, a + a_at, a_step, b + b_at, b_step, y + at, part);
         at += part;
     }
-    opsnn_tail_apply(call, first, end - first);
+    opsnn_tail_apply(call, range.first, range.end - range.first);
 }
 
 #endif

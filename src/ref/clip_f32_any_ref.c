@@ -1,11 +1,11 @@
 #include "ref/clamp.h"
 #include "ref/unary.h"
 
-static float clip(const void *params, float x) {
+static float f(const void *params, float x) {
     const opsnn_clip_params *p = params;
     return opsnn_clamp(x, p->lo, p->hi);
 }
-OPSNN_UNARY_MAP(clip)
+OPSNN_UNARY_MAP(f)
 static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
 
 const opsnn_kernel opsnn_k_clip_f32_any_ref = {
@@ -13,7 +13,7 @@ const opsnn_kernel opsnn_k_clip_f32_any_ref = {
     .op = OPSNN_OP_CLIP,
     .dtype = OPSNN_DTYPE_F32,
     .flags = OPSNN_KERNEL_TAIL,
-    .plan = opsnn_unary_plan,
+    .plan = opsnn_ref_plan_elements,
     .run = run,
     .map = map,
 };

@@ -34,7 +34,8 @@ static void row(const opsnn_call *call, const opsnn_window *h, const opsnn_windo
                 for (int32_t kx = 0; kx < w->kernel; kx++) {
                     const int32_t ix = ox * w->stride - w->pad + kx * w->dilation;
                     if (ix < 0 || ix >= w->in) continue;
-                    const float *px = x + ((n * (size_t)h->in + (size_t)iy) * (size_t)w->in + (size_t)ix) * n_in + o / group_out * per_group;
+                    const size_t pixel = (n * (size_t)h->in + (size_t)iy) * (size_t)w->in + (size_t)ix;
+                    const float *px = x + pixel * n_in + o / group_out * per_group;
                     const float *pw = from + ((size_t)ky * (size_t)w->kernel + (size_t)kx) * per_group * step;
                     for (size_t c = 0; c < per_group; c++) sum += (double)px[c] * (double)pw[c * step];
                 }
@@ -51,9 +52,9 @@ static void run(const opsnn_call *call, uint32_t task) {
     opsnn_window_resolve(0, x[1], kernel[0], p->strides, p->dilations, p->pads, p->auto_pad, 0, &h);
     opsnn_window_resolve(1, x[2], kernel[1], p->strides, p->dilations, p->pads, p->auto_pad, 0, &w);
     const size_t rows = (size_t)opsnn_count(y, 2), row_elements = (size_t)opsnn_count(y + 2, 2);
-    const size_t first = opsnn_ref_first(rows, call->fit->n_tasks, task), end = opsnn_ref_first(rows, call->fit->n_tasks, task + 1);
-    for (size_t r = first; r < end; r++) row(call, &h, &w, r / (size_t)h.out, (int32_t)(r % (size_t)h.out));
-    opsnn_tail_apply(call, first * row_elements, (end - first) * row_elements);
+    const opsnn_ref_range part = opsnn_ref_part(call, task, rows);
+    for (size_t r = part.first; r < part.end; r++) row(call, &h, &w, r / (size_t)h.out, (int32_t)(r % (size_t)h.out));
+    opsnn_tail_apply(call, part.first * row_elements, (part.end - part.first) * row_elements);
 }
 
 const opsnn_kernel opsnn_k_conv2d_f32_nhwc_ref = {

@@ -30,7 +30,8 @@ static size_t rows_of(const product *s) { return s->m * (size_t)opsnn_count(s->b
 static int plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {
     const product s = sizes(node);
     const size_t rows = rows_of(&s);
-    return opsnn_ref_fit(node, target, OPSNN_REF_EFFICIENCY, rows == 1 ? opsnn_ref_tasks(s.n, 16) : opsnn_ref_tasks(rows, 1), fit);
+    const uint32_t n_tasks = rows == 1 ? opsnn_ref_tasks(s.n, 16) : opsnn_ref_tasks(rows, 1);
+    return opsnn_ref_fit(node, target, OPSNN_REF_EFFICIENCY, n_tasks, fit);
 }
 
 /* Columns [first, end) of one row. */
@@ -59,14 +60,14 @@ static void columns(const opsnn_call *call, const product *s, size_t row, size_t
 static void run(const opsnn_call *call, uint32_t task) {
     const product s = sizes(call->node);
     const size_t rows = rows_of(&s), units = rows == 1 ? s.n : rows;
-    const size_t first = opsnn_ref_first(units, call->fit->n_tasks, task), end = opsnn_ref_first(units, call->fit->n_tasks, task + 1);
+    const opsnn_ref_range part = opsnn_ref_part(call, task, units);
     if (rows == 1) {
-        columns(call, &s, 0, first, end);
-        opsnn_tail_apply(call, first, end - first);
+        columns(call, &s, 0, part.first, part.end);
+        opsnn_tail_apply(call, part.first, part.end - part.first);
         return;
     }
-    for (size_t row = first; row < end; row++) columns(call, &s, row, 0, s.n);
-    opsnn_tail_apply(call, first * s.n, (end - first) * s.n);
+    for (size_t row = part.first; row < part.end; row++) columns(call, &s, row, 0, s.n);
+    opsnn_tail_apply(call, part.first * s.n, (part.end - part.first) * s.n);
 }
 
 const opsnn_kernel opsnn_k_matmul_f32_any_ref = {

@@ -1,0 +1,44 @@
+/* Mean of each window, summed in double. The divisor counts the taps inside the input, or with count_include_pad those inside
+   the padded input: never the cells beyond it that ceil_mode's last window reaches. A window wholly in padding gives 0. */
+#include "ref/pool.h"
+
+static void pixel(const void *params, const opsnn_window *h, const opsnn_window *w, const float *image, int32_t oy, int32_t ox,
+                  float *y, size_t n) {
+    const opsnn_average_pool_params *p = params;
+    for (size_t c = 0; c < n; c++) {
+        double sum = 0.0, inside = 0.0, padded = 0.0; /* counts are doubles: a kernel of 65536 x 65536 is legal */
+        for (int32_t ky = 0; ky < h->kernel; ky++) {
+            const int32_t iy = oy * h->stride - h->pad + ky * h->dilation;
+            if (iy >= h->in + h->pad_end) continue;
+            for (int32_t kx = 0; kx < w->kernel; kx++) {
+                const int32_t ix = ox * w->stride - w->pad + kx * w->dilation;
+                if (ix >= w->in + w->pad_end) continue;
+                padded += 1.0;
+                if (iy < 0 || iy >= h->in || ix < 0 || ix >= w->in) continue;
+                inside += 1.0;
+                sum += (double)image[((size_t)iy * (size_t)w->in + (size_t)ix) * n + c];
+            }
+        }
+        const double divisor = p->count_include_pad ? padded : inside;
+        y[c] = opsnn_clamp(divisor > 0.0 ? (float)(sum / divisor) : 0.0f, p->lo, p->hi);
+    }
+}
+
+static void run(const opsnn_call *call, uint32_t task) {
+    const opsnn_average_pool_params *p = call->node->params;
+    const int32_t *x = call->node->inputs[0]->dims;
+    opsnn_window h, w;
+    opsnn_window_resolve(0, x[1], p->kernel_shape[0], p->strides, p->dilations, p->pads, p->auto_pad, p->ceil_mode, &h);
+    opsnn_window_resolve(1, x[2], p->kernel_shape[1], p->strides, p->dilations, p->pads, p->auto_pad, p->ceil_mode, &w);
+    opsnn_pool_run(call, task, &h, &w, pixel);
+}
+
+const opsnn_kernel opsnn_k_average_pool_f32_nhwc_ref = {
+    .name = "average_pool_f32_nhwc_ref",
+    .op = OPSNN_OP_AVERAGE_POOL,
+    .dtype = OPSNN_DTYPE_F32,
+    .layout = OPSNN_LAYOUT_NHWC,
+    .flags = OPSNN_KERNEL_TAIL,
+    .plan = opsnn_pool_plan,
+    .run = run,
+};

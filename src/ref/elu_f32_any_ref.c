@@ -1,0 +1,20 @@
+#include <math.h>
+
+#include "ref/unary.h"
+
+static float f(const void *params, float x) {
+    const opsnn_elu_params *p = params;
+    return x >= 0.0f ? x : p->alpha * expm1f(x);
+}
+OPSNN_UNARY_MAP(f)
+static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+
+const opsnn_kernel opsnn_k_elu_f32_any_ref = {
+    .name = "elu_f32_any_ref",
+    .op = OPSNN_OP_ELU,
+    .dtype = OPSNN_DTYPE_F32,
+    .flags = OPSNN_KERNEL_TAIL,
+    .plan = opsnn_ref_plan_libm,
+    .run = run,
+    .map = map,
+};

@@ -1,0 +1,19 @@
+#include "ref/clamp.h"
+#include "ref/unary.h"
+
+static float f(const void *params, float x) {
+    const opsnn_hard_sigmoid_params *p = params;
+    return opsnn_clamp(p->alpha * x + p->beta, 0.0f, 1.0f);
+}
+OPSNN_UNARY_MAP(f)
+static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+
+const opsnn_kernel opsnn_k_hard_sigmoid_f32_any_ref = {
+    .name = "hard_sigmoid_f32_any_ref",
+    .op = OPSNN_OP_HARD_SIGMOID,
+    .dtype = OPSNN_DTYPE_F32,
+    .flags = OPSNN_KERNEL_TAIL,
+    .plan = opsnn_ref_plan_elements,
+    .run = run,
+    .map = map,
+};

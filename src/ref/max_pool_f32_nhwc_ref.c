@@ -1,0 +1,42 @@
+/* Largest value of each window. A NaN in the window is the result; a window wholly in the padding gives -inf, or lo. */
+#include <math.h>
+
+#include "ref/pool.h"
+
+static void pixel(const void *params, const opsnn_window *h, const opsnn_window *w, const float *image, int32_t oy, int32_t ox,
+                  float *y, size_t n) {
+    const opsnn_max_pool_params *p = params;
+    for (size_t c = 0; c < n; c++) {
+        float best = -INFINITY;
+        for (int32_t ky = 0; ky < h->kernel; ky++) {
+            const int32_t iy = oy * h->stride - h->pad + ky * h->dilation;
+            if (iy < 0 || iy >= h->in) continue;
+            for (int32_t kx = 0; kx < w->kernel; kx++) {
+                const int32_t ix = ox * w->stride - w->pad + kx * w->dilation;
+                if (ix < 0 || ix >= w->in) continue;
+                const float v = image[((size_t)iy * (size_t)w->in + (size_t)ix) * n + c];
+                if (v > best || v != v) best = v;
+            }
+        }
+        y[c] = opsnn_clamp(best, p->lo, p->hi);
+    }
+}
+
+static void run(const opsnn_call *call, uint32_t task) {
+    const opsnn_max_pool_params *p = call->node->params;
+    const int32_t *x = call->node->inputs[0]->dims;
+    opsnn_window h, w;
+    opsnn_window_resolve(0, x[1], p->kernel_shape[0], p->strides, p->dilations, p->pads, p->auto_pad, p->ceil_mode, &h);
+    opsnn_window_resolve(1, x[2], p->kernel_shape[1], p->strides, p->dilations, p->pads, p->auto_pad, p->ceil_mode, &w);
+    opsnn_pool_run(call, task, &h, &w, pixel);
+}
+
+const opsnn_kernel opsnn_k_max_pool_f32_nhwc_ref = {
+    .name = "max_pool_f32_nhwc_ref",
+    .op = OPSNN_OP_MAX_POOL,
+    .dtype = OPSNN_DTYPE_F32,
+    .layout = OPSNN_LAYOUT_NHWC,
+    .flags = OPSNN_KERNEL_TAIL,
+    .plan = opsnn_pool_plan,
+    .run = run,
+};

@@ -1,0 +1,20 @@
+#include <math.h>
+
+#include "ref/unary.h"
+
+static float f(const void *params, float x) {
+    (void)params;
+    return tanhf(x);
+}
+OPSNN_UNARY_MAP(f)
+static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+
+const opsnn_kernel opsnn_k_tanh_f32_any_ref = {
+    .name = "tanh_f32_any_ref",
+    .op = OPSNN_OP_TANH,
+    .dtype = OPSNN_DTYPE_F32,
+    .flags = OPSNN_KERNEL_TAIL,
+    .plan = opsnn_ref_plan_libm,
+    .run = run,
+    .map = map,
+};
