@@ -118,6 +118,7 @@ def ops_header() -> str:
 #define OPSNN_FORMAT_MINOR {S.FORMAT_MINOR}
 #define OPSNN_SCHEMA UINT64_C({S.fingerprint():#x})
 #define OPSNN_MAX_INPUTS {S.MAX_INPUTS}
+#define OPSNN_MAX_OUTPUTS {max(len(op.outputs) for op in S.OPS)}
 #define OPSNN_MAX_TAIL {S.MAX_TAIL}
 #define OPSNN_LIST_CAPACITY {S.LIST_CAPACITY}
 #define OPSNN_MAX_PARAMS_BYTES {max(params_bytes(op) for op in S.OPS)}

@@ -10,6 +10,10 @@
    one byte is had instead). */
 void *opsnn_alloc(size_t bytes);
 void opsnn_release(void *p);
+static inline void *opsnn_alloc_array(uint64_t n, size_t size) {
+    return n > PTRDIFF_MAX / size ? NULL : opsnn_alloc((size_t)n * size);
+}
+static inline size_t opsnn_align_up(size_t bytes) { return (bytes + OPSNN_ALIGN - 1) / OPSNN_ALIGN * OPSNN_ALIGN; }
 /* Fills err (where given) with one line and returns code. node: its index or -1. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 4, 5)))
