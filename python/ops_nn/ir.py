@@ -329,7 +329,7 @@ def _value_fault(value: Value) -> Optional[str]:
         return f"is declared as {value.shape} but its data are {value.data.shape}"
     if value.data.dtype != NUMPY[value.dtype]:
         return f"is declared as {value.dtype} but its data are {value.data.dtype}"
-    if value.block < 0 or value.block and not value.shape:
+    if value.block < 0 or (value.block and not value.shape):
         return f"cannot be stored in blocks of {value.block}"
     return None
 

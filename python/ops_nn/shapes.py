@@ -87,7 +87,7 @@ def _run(graph: Graph, rules: Rules, binding: Binding) -> dict[Value, Typed]:
             made = rules.infer(node.op, node.layout, node.attrs, [None if v is None else typed(v) for v in node.inputs])
         except OpsNNError as error:
             sample = ", ".join(f"{s}={n}" for s, n in binding.items())
-            hint = f" (tried with {sample}; fix the inputs' shapes if the model needs others)" if sample else ""
+            hint = f" (tried with {sample}: fix the shapes if the model needs others)" if sample else ""
             raise ShapeError(f"node '{node.name}' ({node.op}): {error}{hint}", index) from error
         known.update(zip(node.outputs, made))
     return known
