@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Offset, in elements, of element i of the n_row elements of row `row` (index of the first dimension). Consecutive elements of a
-   row are `block` apart. Block 0 and 1: plain. */
+/* Offset, in elements, of element i of the n_row elements of row `row` (index of the first dimension). Consecutive elements of
+   a row are `block` apart. Block 0 and 1: plain. */
 static inline size_t opsnn_block_offset(uint32_t block, size_t n_row, size_t row, size_t i) {
     return block > 1 ? (row / block * n_row + i) * block + row % block : row * n_row + i;
 }

@@ -14,8 +14,8 @@ static opsnn_status infer(const opsnn_node *node, opsnn_value *const *outputs, o
     const int32_t n_in = x->dims[nhwc ? 3 : 1];
     if (p->group < 1) return opsnn_bad(err, "group %d is not positive", (int)p->group);
     if ((int64_t)per_group * p->group != n_in)
-        return opsnn_bad(err, "x has %d channels, but w %s with group %d needs %lld", (int)n_in, opsnn_shape(w).s, (int)p->group,
-                         (long long)per_group * p->group);
+        return opsnn_bad(err, "x has %d channels, but w %s with group %d needs %lld", (int)n_in, opsnn_shape(w).s,
+                         (int)p->group, (long long)per_group * p->group);
     if (n_out % p->group) return opsnn_bad(err, "%d output channels do not divide into %d groups", (int)n_out, (int)p->group);
     if (b && (b->rank != 1 || b->dims[0] != n_out))
         return opsnn_bad(err, "b is %s, but w makes %d channels", opsnn_shape(b).s, (int)n_out);

@@ -6,6 +6,7 @@
 /* The constant must be a value of the type: 0.5 in an integer tensor is a mistake. */
 static int representable(float value, uint32_t dtype) {
     double lo, hi; /* hi is the first integer above the range */
+    /* clang-format off */
     switch (dtype) {
     case OPSNN_DTYPE_S8: lo = -0x1p7, hi = 0x1p7; break;
     case OPSNN_DTYPE_S16: lo = -0x1p15, hi = 0x1p15; break;
@@ -18,6 +19,7 @@ static int representable(float value, uint32_t dtype) {
     case OPSNN_DTYPE_BOOL: lo = 0, hi = 2; break;
     default: return 1;
     }
+    /* clang-format on */
     return (double)value >= lo && (double)value < hi && floorf(value) >= value;
 }
 

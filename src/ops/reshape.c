@@ -3,7 +3,8 @@
 
 static opsnn_status infer(const opsnn_node *node, opsnn_value *const *outputs, opsnn_error *err) {
     const opsnn_reshape_params *p = node->params;
-    if (opsnn_check_inputs(node, 1, OPSNN_CLASS_ANY, OPSNN_BLOCKED_NONE, err) || opsnn_check_bool("allowzero", p->allowzero, err))
+    if (opsnn_check_inputs(node, 1, OPSNN_CLASS_ANY, OPSNN_BLOCKED_NONE, err) ||
+        opsnn_check_bool("allowzero", p->allowzero, err))
         return OPSNN_E_SHAPE;
     const opsnn_value *x = node->inputs[0];
     opsnn_value *y = outputs[0];

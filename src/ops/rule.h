@@ -13,8 +13,7 @@
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
-static inline opsnn_status
-opsnn_bad(opsnn_error *err, const char *format, ...) {
+static inline opsnn_status opsnn_bad(opsnn_error *err, const char *format, ...) {
     if (err) {
         va_list args;
         va_start(args, format);
@@ -124,7 +123,9 @@ static inline opsnn_status opsnn_bad_window(opsnn_error *err, int axis, const ch
 }
 
 /* Product of sizes that stops at INT64_MAX. */
-static inline int64_t opsnn_mul_sat(int64_t a, int64_t b) { return a != 0 && b > INT64_MAX / a ? INT64_MAX : a * b; }
+static inline int64_t opsnn_mul_sat(int64_t a, int64_t b) {
+    return a != 0 && b > INT64_MAX / a ? INT64_MAX : a * b;
+}
 static inline int64_t opsnn_count_sat(const int32_t *dims, uint32_t n) {
     int64_t c = 1;
     for (uint32_t i = 0; i < n; i++)

@@ -8,8 +8,7 @@ static opsnn_status infer(const opsnn_node *node, opsnn_value *const *outputs, o
     if (opsnn_check_inputs(node, 1, OPSNN_CLASS_ANY, OPSNN_BLOCKED_NONE, err)) return OPSNN_E_SHAPE;
     const opsnn_value *x = node->inputs[0];
     const int32_t n = p->n_starts;
-    if (n < 0 || (int64_t)n > (int64_t)x->rank)
-        return opsnn_bad(err, "there are %d starts for x %s", (int)n, opsnn_shape(x).s);
+    if (n < 0 || (int64_t)n > (int64_t)x->rank) return opsnn_bad(err, "there are %d starts for x %s", (int)n, opsnn_shape(x).s);
     if (p->n_ends != n) return opsnn_bad(err, "there are %d starts, but %d ends", (int)n, (int)p->n_ends);
     if (p->n_axes != 0 && p->n_axes != n) return opsnn_bad(err, "there are %d starts, but %d axes", (int)n, (int)p->n_axes);
     if (p->n_steps != 0 && p->n_steps != n) return opsnn_bad(err, "there are %d starts, but %d steps", (int)n, (int)p->n_steps);

@@ -9,7 +9,8 @@ static opsnn_status infer(const opsnn_node *node, opsnn_value *const *outputs, o
     opsnn_value *y = outputs[0];
     const uint32_t rank = x->rank + (uint32_t)p->n_axes;
     if (rank > OPSNN_MAX_RANK)
-        return opsnn_bad(err, "x %s and %d more dimensions are beyond rank %d", opsnn_shape(x).s, (int)p->n_axes, OPSNN_MAX_RANK);
+        return opsnn_bad(err, "x %s and %d more dimensions are beyond rank %d", opsnn_shape(x).s, (int)p->n_axes,
+                         OPSNN_MAX_RANK);
     uint32_t fresh; /* axes are those of the result */
     if (opsnn_check_axes(p->n_axes, p->axes, rank, &fresh, err)) return OPSNN_E_SHAPE;
     y->dtype = x->dtype;

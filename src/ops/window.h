@@ -19,8 +19,8 @@ typedef struct opsnn_window {
    they are known. pads is {top, left, bottom, right} and only counts where auto_pad is notset. With auto_pad, ceil_mode changes
    nothing: ONNX's formulas give one size. */
 static inline const char *opsnn_window_resolve(int axis, int32_t in, int32_t kernel, const int32_t *strides,
-                                               const int32_t *dilations, const int32_t *pads, int32_t auto_pad, int32_t ceil_mode,
-                                               opsnn_window *w) {
+                                               const int32_t *dilations, const int32_t *pads, int32_t auto_pad,
+                                               int32_t ceil_mode, opsnn_window *w) {
     const int64_t stride = strides[axis], dilation = dilations[axis];
     int64_t before = 0, after = 0, out;
     w->in = in;

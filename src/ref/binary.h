@@ -1,6 +1,6 @@
-/* What element-wise reference kernels of two inputs share. A kernel file defines `static float f(float a, float b)`, makes a map
-   function of it by OPSNN_BINARY_MAP(f, its parameters' type), and names opsnn_ref_plan_elements or opsnn_ref_plan_libm as its
-   plan. */
+/* What element-wise reference kernels of two inputs share. A kernel file defines `static float f(float a, float b)`, makes a
+   map function of it by OPSNN_BINARY_MAP(f, its parameters' type), and names opsnn_ref_plan_elements or opsnn_ref_plan_libm as
+   its plan. */
 #ifndef OPSNN_REF_BINARY_H
 #define OPSNN_REF_BINARY_H
 
@@ -8,12 +8,12 @@
 #include "ref/clamp.h"
 #include "ref/split.h"
 
-#define OPSNN_BINARY_MAP(f, params_type)                                                                                         \
-    static void map(const void *params, const void *a, size_t a_step, const void *b, size_t b_step, void *out, size_t n) {       \
-        const params_type *p = params;                                                                                           \
-        const float *u = a, *v = b;                                                                                              \
-        float *y = out;                                                                                                          \
-        for (size_t i = 0; i < n; i++) y[i] = opsnn_clamp(f(u[i * a_step], v[i * b_step]), p->lo, p->hi);                        \
+#define OPSNN_BINARY_MAP(f, params_type)                                                                                   \
+    static void map(const void *params, const void *a, size_t a_step, const void *b, size_t b_step, void *out, size_t n) { \
+        const params_type *p = params;                                                                                     \
+        const float *u = a, *v = b;                                                                                        \
+        float *y = out;                                                                                                    \
+        for (size_t i = 0; i < n; i++) y[i] = opsnn_clamp(f(u[i * a_step], v[i * b_step]), p->lo, p->hi);                  \
     }
 
 /* Two broadcast operands seen as rows: dimensions through which both step evenly are one, so equal shapes are a single row. */

@@ -6,7 +6,9 @@ static float f(const void *params, float x) {
     return opsnn_clamp(x, p->lo, p->hi);
 }
 OPSNN_UNARY_MAP(f)
-static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_unary_run(call, task, map);
+}
 
 const opsnn_kernel opsnn_k_clip_f32_any_ref = {
     .name = "clip_f32_any_ref",

@@ -19,7 +19,8 @@ static void row(const opsnn_call *call, const opsnn_window *h, const opsnn_windo
     const opsnn_node *node = call->node;
     const opsnn_conv2d_params *p = node->params;
     const opsnn_value *weights = node->inputs[1];
-    const size_t n_in = (size_t)node->inputs[0]->dims[3], n_out = (size_t)weights->dims[0], per_group = (size_t)weights->dims[3];
+    const size_t n_in = (size_t)node->inputs[0]->dims[3], n_out = (size_t)weights->dims[0],
+                 per_group = (size_t)weights->dims[3];
     const size_t group_out = n_out / (size_t)p->group;
     const size_t step = weights->block > 1 ? weights->block : 1, taps = (size_t)opsnn_count(weights->dims + 1, 3);
     const float *x = call->in[0], *wt = call->in[1], *bias = opsnn_input(node, 2) ? call->in[2] : NULL;
@@ -47,7 +48,8 @@ static void row(const opsnn_call *call, const opsnn_window *h, const opsnn_windo
 
 static void run(const opsnn_call *call, uint32_t task) {
     const opsnn_conv2d_params *p = call->node->params;
-    const int32_t *x = call->node->inputs[0]->dims, *kernel = call->node->inputs[1]->dims + 1, *y = call->node->outputs[0]->dims;
+    const int32_t *x = call->node->inputs[0]->dims, *kernel = call->node->inputs[1]->dims + 1,
+                  *y = call->node->outputs[0]->dims;
     opsnn_window h, w;
     opsnn_window_resolve(0, x[1], kernel[0], p->strides, p->dilations, p->pads, p->auto_pad, 0, &h);
     opsnn_window_resolve(1, x[2], kernel[1], p->strides, p->dilations, p->pads, p->auto_pad, 0, &w);

@@ -7,7 +7,9 @@ static float channel(const float *x, size_t n, size_t step) {
     return (float)(sum / (double)n);
 }
 
-static void run(const opsnn_call *call, uint32_t task) { opsnn_global_pool_run(call, task, channel); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_global_pool_run(call, task, channel);
+}
 
 const opsnn_kernel opsnn_k_global_average_pool_f32_nhwc_ref = {
     .name = "global_average_pool_f32_nhwc_ref",

@@ -6,7 +6,9 @@ static float f(const void *params, float x) {
     return x * opsnn_clamp(x / 6.0f + 0.5f, 0.0f, 1.0f);
 }
 OPSNN_UNARY_MAP(f)
-static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_unary_run(call, task, map);
+}
 
 const opsnn_kernel opsnn_k_hard_swish_f32_any_ref = {
     .name = "hard_swish_f32_any_ref",

@@ -25,7 +25,9 @@ static product sizes(const opsnn_node *node) {
 }
 
 /* A task is a range of the rows of all products; where there is one row (a classifier's end), of its columns. */
-static size_t rows_of(const product *s) { return s->m * (size_t)opsnn_count(s->batch, s->batch_rank); }
+static size_t rows_of(const product *s) {
+    return s->m * (size_t)opsnn_count(s->batch, s->batch_rank);
+}
 
 static int plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {
     const product s = sizes(node);

@@ -1,9 +1,13 @@
 #include "ref/binary.h"
 
 /* A NaN wins from either side: the comparison is false if b is one. */
-static float f(float a, float b) { return a < b || a != a ? a : b; }
+static float f(float a, float b) {
+    return a < b || a != a ? a : b;
+}
 OPSNN_BINARY_MAP(f, opsnn_min_params)
-static void run(const opsnn_call *call, uint32_t task) { opsnn_binary_run(call, task, map); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_binary_run(call, task, map);
+}
 
 const opsnn_kernel opsnn_k_min_f32_any_ref = {
     .name = "min_f32_any_ref",

@@ -8,7 +8,9 @@ static float f(const void *params, float x) {
     return x * tanhf(x > 0.0f ? x + log1pf(expf(-x)) : log1pf(expf(x)));
 }
 OPSNN_UNARY_MAP(f)
-static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_unary_run(call, task, map);
+}
 
 const opsnn_kernel opsnn_k_mish_f32_any_ref = {
     .name = "mish_f32_any_ref",

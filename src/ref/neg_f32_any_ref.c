@@ -5,7 +5,9 @@ static float f(const void *params, float x) {
     return -x;
 }
 OPSNN_UNARY_MAP(f)
-static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_unary_run(call, task, map);
+}
 
 const opsnn_kernel opsnn_k_neg_f32_any_ref = {
     .name = "neg_f32_any_ref",

@@ -61,15 +61,13 @@ static void store(float value, uint32_t dtype, void *to) {
         uint32_t u32;
         uint64_t u64;
     } v;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    /* clang-format off */
     switch (dtype) {
     case OPSNN_DTYPE_F64: v.f64 = (double)value; break;
     case OPSNN_DTYPE_F16: v.u16 = half(value); break;
-    case OPSNN_DTYPE_BF16: {
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        v.u16 = value != value ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-        break;
-    }
+    case OPSNN_DTYPE_BF16: v.u16 = value != value ? 0x7fc0 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); break;
     case OPSNN_DTYPE_S8: v.s8 = (int8_t)value; break;
     case OPSNN_DTYPE_S16: v.s16 = (int16_t)value; break;
     case OPSNN_DTYPE_S32: v.s32 = (int32_t)value; break;
@@ -81,6 +79,7 @@ static void store(float value, uint32_t dtype, void *to) {
     case OPSNN_DTYPE_BOOL: v.u8 = (uint8_t)value; break;
     default: v.f32 = value; break;
     }
+    /* clang-format on */
     memcpy(to, &v, opsnn_dtype_bytes(dtype));
 }
 
@@ -101,8 +100,10 @@ static void run(const opsnn_call *call, uint32_t task) {
         int is_constant = 0;
         for (uint32_t i = y->rank; i-- > 0; rest /= (size_t)y->dims[i]) {
             const int64_t index = source(&axes[i], p->mode, (int64_t)(rest % (size_t)y->dims[i]));
-            if (index < 0) is_constant = 1;
-            else from += (ptrdiff_t)index * steps[i];
+            if (index < 0)
+                is_constant = 1;
+            else
+                from += (ptrdiff_t)index * steps[i];
         }
         memcpy((unsigned char *)call->out[0] + at * size,
                is_constant ? constant : (const unsigned char *)call->in[0] + from * (ptrdiff_t)size, size);

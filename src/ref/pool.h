@@ -14,8 +14,8 @@ static inline int opsnn_pool_plan(const opsnn_node *node, const opsnn_target *ta
 }
 
 /* Writes the n channels of one output pixel, whose window is at (oy, ox) of image. */
-typedef void (*opsnn_pool_pixel)(const void *params, const opsnn_window *h, const opsnn_window *w, const float *image, int32_t oy,
-                                 int32_t ox, float *y, size_t n);
+typedef void (*opsnn_pool_pixel)(const void *params, const opsnn_window *h, const opsnn_window *w, const float *image,
+                                 int32_t oy, int32_t ox, float *y, size_t n);
 
 static inline void opsnn_pool_run(const opsnn_call *call, uint32_t task, const opsnn_window *h, const opsnn_window *w,
                                   opsnn_pool_pixel pixel) {

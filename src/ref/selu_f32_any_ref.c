@@ -7,7 +7,9 @@ static float f(const void *params, float x) {
     return p->gamma * (x >= 0.0f ? x : p->alpha * expm1f(x));
 }
 OPSNN_UNARY_MAP(f)
-static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_unary_run(call, task, map);
+}
 
 const opsnn_kernel opsnn_k_selu_f32_any_ref = {
     .name = "selu_f32_any_ref",

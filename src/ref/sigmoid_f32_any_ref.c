@@ -10,7 +10,9 @@ static float f(const void *params, float x) {
     return e / (1.0f + e);
 }
 OPSNN_UNARY_MAP(f)
-static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_unary_run(call, task, map);
+}
 
 const opsnn_kernel opsnn_k_sigmoid_f32_any_ref = {
     .name = "sigmoid_f32_any_ref",

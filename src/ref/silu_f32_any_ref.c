@@ -11,7 +11,9 @@ static float f(const void *params, float x) {
     return x * (e / (1.0f + e));
 }
 OPSNN_UNARY_MAP(f)
-static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_unary_run(call, task, map);
+}
 
 const opsnn_kernel opsnn_k_silu_f32_any_ref = {
     .name = "silu_f32_any_ref",

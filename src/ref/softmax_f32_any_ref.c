@@ -1,5 +1,5 @@
-/* exp(x - max) / sum, so that nothing overflows; the sum is in double. A NaN anywhere along the axis makes all of it NaN, and so
-   do +inf and an axis of nothing but -inf: there is no distribution to return. */
+/* exp(x - max) / sum, so that nothing overflows; the sum is in double. A NaN anywhere along the axis makes all of it NaN, and
+   so do +inf and an axis of nothing but -inf: there is no distribution to return. */
 #include <math.h>
 
 #include "ops/axis.h"

@@ -18,7 +18,8 @@ static inline size_t opsnn_ref_first(size_t n, uint32_t n_tasks, uint32_t task) 
     return part * task + (task < rest ? task : rest);
 }
 
-/* What portable C reaches of a core's float32 peak, in scalar code and in calls of libm. Rough: better kernels need only win. */
+/* What portable C reaches of a core's float32 peak, in scalar code and in calls of libm. Rough: better kernels need only win.
+ */
 #define OPSNN_REF_EFFICIENCY 0.04
 #define OPSNN_REF_EFFICIENCY_LIBM 0.005
 

@@ -1,8 +1,12 @@
 #include "ref/binary.h"
 
-static float f(float a, float b) { return a - b; }
+static float f(float a, float b) {
+    return a - b;
+}
 OPSNN_BINARY_MAP(f, opsnn_sub_params)
-static void run(const opsnn_call *call, uint32_t task) { opsnn_binary_run(call, task, map); }
+static void run(const opsnn_call *call, uint32_t task) {
+    opsnn_binary_run(call, task, map);
+}
 
 const opsnn_kernel opsnn_k_sub_f32_any_ref = {
     .name = "sub_f32_any_ref",

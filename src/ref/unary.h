@@ -5,13 +5,13 @@
 
 #include "ref/split.h"
 
-#define OPSNN_UNARY_MAP(f)                                                                                                       \
-    static void map(const void *params, const void *a, size_t a_step, const void *b, size_t b_step, void *out, size_t n) {       \
-        const float *x = a;                                                                                                      \
-        float *y = out;                                                                                                          \
-        (void)b;                                                                                                                 \
-        (void)b_step;                                                                                                            \
-        for (size_t i = 0; i < n; i++) y[i] = f(params, x[i * a_step]);                                                          \
+#define OPSNN_UNARY_MAP(f)                                                                                                 \
+    static void map(const void *params, const void *a, size_t a_step, const void *b, size_t b_step, void *out, size_t n) { \
+        const float *x = a;                                                                                                \
+        float *y = out;                                                                                                    \
+        (void)b;                                                                                                           \
+        (void)b_step;                                                                                                      \
+        for (size_t i = 0; i < n; i++) y[i] = f(params, x[i * a_step]);                                                    \
     }
 
 static inline void opsnn_unary_run(const opsnn_call *call, uint32_t task, opsnn_map_fn map) {
