@@ -1,5 +1,7 @@
-"""What a shared library's file says about itself, read with the standard library alone and without loading it: so that a library
-for another machine gets a plain sentence rather than the loader's text, and so that a PC can look into a board's library."""
+"""What a shared library's file says about itself, read with the standard library alone and without loading it.
+
+A library for another machine gets a plain sentence rather than the loader's text, and a PC can look into a board's library.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import BinaryIO, Optional, Union
 
 from .errors import LibraryError
 
-_MACHINES = {3: "x86", 8: "MIPS", 20: "PowerPC", 21: "PowerPC", 22: "S390", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
+_MACHINES = {3: "x86", 8: "MIPS", 20: "PowerPC", 21: "PowerPC", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 _ARM, _HARD, _SOFT = 40, 0x400, 0x200  # e_machine, EF_ARM_ABI_FLOAT_HARD, EF_ARM_ABI_FLOAT_SOFT
 _SHARED = 3  # e_type
 # configure.py's name for what a machine needs.
@@ -28,8 +30,9 @@ class Machine:
     floats: str
 
     def __str__(self) -> str:
-        detail = [f"{self.bits}-bit", *([f"{self.floats}-float"] if self.floats else []), *([] if self.little else ["big-endian"])]
-        return f"{self.name} ({', '.join(detail)})"
+        floats = f"{self.floats}-float" if self.floats else ""
+        detail = (f"{self.bits}-bit", floats, "" if self.little else "big-endian")
+        return f"{self.name} ({', '.join(filter(None, detail))})"
 
     @property
     def target(self) -> Optional[str]:
@@ -97,7 +100,7 @@ class Elf:
 
 
 def this_machine() -> Optional[Machine]:
-    """What this very Python runs on. The kernel's word for the machine would not do: a 64-bit kernel may run a 32-bit Python."""
+    """What this very Python runs on. The kernel's word would not do: a 64-bit kernel may run a 32-bit Python."""
     for path in ("/proc/self/exe", sys.executable):
         try:
             return Elf(path).machine
@@ -107,7 +110,7 @@ def this_machine() -> Optional[Machine]:
 
 
 def misfit(library: Machine, python: Machine) -> Optional[str]:
-    """Why a library cannot be loaded here, and the remedy; None if it fits. Float rules are only compared where both tell theirs."""
+    """Why a library cannot be loaded here, and the remedy; None if it fits. Float rules count where both sides tell theirs."""
     same = (library.name, library.bits, library.little) == (python.name, python.bits, python.little)
     if same and (library.floats == python.floats or not library.floats or not python.floats):
         return None

@@ -27,7 +27,7 @@ class ArgumentError(OpsNNError, ValueError):
 
 
 class ModelError(OpsNNError):
-    """The model is at fault. `problems` holds everything that is wrong with it, one line each, where that is more than one thing."""
+    """The model is at fault. `problems` holds everything that is wrong with it, one line each."""
 
     def __init__(self, text: str, node: Optional[int] = None, problems: Sequence[str] = ()) -> None:
         super().__init__(text, node)

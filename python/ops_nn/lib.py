@@ -170,11 +170,11 @@ def shape_text(dims: Sequence[Any]) -> str:
 
 
 def find() -> Path:
-    """The library's file: the one $OPS_NN_LIB names; else the one beside this package, as in a wheel; else, in a source tree, the
-    one in build/host, or in the directory that build/current names (a link, or a file with its name)."""
+    """The library's file: the one $OPS_NN_LIB names; else the one beside this package, as in a wheel; else, in a source tree,
+    the one in build/host; else the one in the build that was configured last, which build/current names."""
     named = os.environ.get(ENVIRONMENT)
     if named:
-        if not os.path.exists(named):
+        if not Path(named).exists():
             raise LibraryError(f"${ENVIRONMENT} names {named}, which does not exist")
         return Path(named)
     places = [_PACKAGE / FILE_NAME]
@@ -182,16 +182,14 @@ def find() -> Path:
     if build.is_dir():
         places.append(build / "host" / FILE_NAME)
         current = build / "current"
-        if current.is_dir():
-            places.append(current / FILE_NAME)
-        elif current.is_file():
+        if current.is_file():
             places.append(build / current.read_text().strip() / FILE_NAME)
     for place in places:
         if place.exists():
             return place
     raise LibraryError(
-        f"there is no {FILE_NAME} in {', '.join(str(p.parent) for p in places)}: install the wheel of this platform, build it with "
-        f"./configure.py && scons, or name it in ${ENVIRONMENT}"
+        f"there is no {FILE_NAME} in {', '.join(str(p.parent) for p in places)}: install the wheel of this platform, "
+        f"build it with ./configure.py && scons, or name it in ${ENVIRONMENT}"
     )
 
 
@@ -200,7 +198,7 @@ def library(path: Optional[PathLike] = None) -> Library:
     return _loaded(os.path.realpath(find() if path is None else path))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _loaded(path: str) -> Library:
     return Library(path)
 
@@ -221,7 +219,8 @@ def read_build_info(path: PathLike) -> dict[str, Any]:
 
 def _load_abi(path: Path) -> Any:
     """The cffi declarations that were built with a library: beside it, in its build directory, or in this package."""
-    for place in (path.parent / "_abi.py", path.parent / "python" / "ops_nn" / "_abi.py", _PACKAGE / "_abi.py"):
+    built = [folder / "python" / "ops_nn" / "_abi.py" for folder in path.parents[:2]]  # stripped/ lies one level deeper
+    for place in (path.parent / "_abi.py", *built, _PACKAGE / "_abi.py"):
         if place.exists():
             spec = importlib.util.spec_from_file_location("ops_nn._abi", place)
             assert spec is not None and spec.loader is not None
@@ -229,7 +228,7 @@ def _load_abi(path: Path) -> Any:
             try:
                 spec.loader.exec_module(module)
             except ImportError as error:
-                raise LibraryError(f"the package cffi is needed (pip install cffi, or apt install python3-cffi): {error}") from None
+                raise LibraryError(f"cffi is needed (pip install cffi, or apt install python3-cffi): {error}") from None
             return module.ffi
     raise LibraryError(f"{path} has no _abi.py beside it: take the library from a wheel or a build directory as a whole")
 
@@ -281,7 +280,7 @@ class Library:
         have = re.match(r"armv(\d)", os.uname().machine)
         if not have:
             return
-        need = re.match(r"armv(\d)", str(read_build_info(self.path).get("level", "")))
+        need = re.match(r"v(\d)", str(read_build_info(self.path).get("elf", "")))
         if need and int(need[1]) > int(have[1]):
             raise LibraryError(
                 f"{self.path} is built for ARMv{need[1]} and this CPU is an ARMv{have[1]}: "
@@ -343,8 +342,9 @@ class Library:
         if target is None:
             return self.ffi.NULL
         mask = sum(1 << S.CPU_FEATURES.index(f) for f in set(target.features))
-        name = target.name.encode()[:31]
-        return self.ffi.new("opsnn_target *", [name, _ARCHS.index(target.arch), mask, target.n_threads, target.gflops, target.gbytes_per_s])
+        arch = _ARCHS.index(target.arch)
+        fields = [target.name.encode()[:31], arch, mask, target.n_threads, target.gflops, target.gbytes_per_s]
+        return self.ffi.new("opsnn_target *", fields)
 
     # --- library ---
 
@@ -379,9 +379,11 @@ class Library:
         self._c.opsnn_memory_usage(now, peak, int(reset_peak))
         return now[0], peak[0]
 
-    def infer(self, op: str, layout: str, attrs: Mapping[str, Any], inputs: Sequence[Optional[tuple[str, Dims]]]) -> list[tuple[str, Dims]]:
-        """Type and shape of a node's outputs, by the rules that plans use. Inputs are (dtype, dims), None where an optional one is
-        not given. ShapeError says what does not fit."""
+    def infer(
+        self, op: str, layout: str, attrs: Mapping[str, Any], inputs: Sequence[Optional[tuple[str, Dims]]]
+    ) -> list[tuple[str, Dims]]:
+        """Type and shape of a node's outputs, by the rules that plans use. Inputs are (dtype, dims), None where an optional one
+        is not given. ShapeError says what does not fit."""
         from .modelfile import pack_params
 
         try:
@@ -408,7 +410,7 @@ class Library:
 
     def _fill(self, info: Any, dims: Dims) -> None:
         if len(dims) > S.MAX_RANK or any(not -(2**31) <= d < 2**31 for d in dims):
-            raise errors.ShapeError(f"{shape_text(dims)} is no shape: at most {S.MAX_RANK} dimensions below 2**31 are possible")
+            raise errors.ShapeError(f"{shape_text(dims)} is no shape: it may have {S.MAX_RANK} dimensions, each below 2**31")
         info.rank = len(dims)
         info.dims[0 : len(dims)] = list(dims)
 
@@ -418,7 +420,7 @@ class Library:
         return self._create("model_open", "model", os.fsencode(path))
 
     def model_open_memory(self, data: bytes) -> Handle:
-        """The bytes are used in place and kept. What may change (a bytearray) must be copied by the caller: it is verified once."""
+        """The bytes are used in place and kept. What may change (a bytearray) must be copied before: it is verified once."""
         view = self.ffi.from_buffer(data)
         return self._create("model_open_memory", "model", view, len(data), lent=(view,))
 
@@ -441,7 +443,9 @@ class Library:
 
     # --- plans ---
 
-    def plan_create(self, model: Handle, target: Optional[Target] = None, shapes: Optional[Sequence[Dims]] = None, flags: int = 0) -> Handle:
+    def plan_create(
+        self, model: Handle, target: Optional[Target] = None, shapes: Optional[Sequence[Dims]] = None, flags: int = 0
+    ) -> Handle:
         """shapes: one for each input of the model, in order; None: those that the model declares."""
         infos = self.ffi.NULL
         if shapes is not None:
@@ -473,17 +477,15 @@ class Library:
             raise ArgumentError(f"opsnn_plan_node: there is no node {index}")
         tail = tuple(self._text(k) for k in info.tail_kernels if k != self.ffi.NULL)
         name, op, kernel = (self._text(getattr(info, f)) for f in ("name", "op", "kernel"))
-        return NodeInfo(name, op, kernel, info.n_inputs, info.n_outputs, info.n_tasks, info.macs, info.moved_bytes, info.predicted_ns, tail)
+        numbers = (info.n_inputs, info.n_outputs, info.n_tasks, info.macs, info.moved_bytes, info.predicted_ns)
+        return NodeInfo(name, op, kernel, *numbers, tail)
 
     def plan_candidates(self, plan: Handle, node: int) -> list[Candidate]:
-        """Every kernel that was considered for a node, in the library's order."""
+        """Every kernel that was considered for a node, in the library's order; none for a view."""
         n = self._c.opsnn_plan_candidates(plan.c, node, self.ffi.NULL, 0)
         found = self.ffi.new("opsnn_candidate[]", max(1, n))
         n = min(n, self._c.opsnn_plan_candidates(plan.c, node, found, n))
-        return [
-            Candidate(self._text(c.kernel), self._text(c.why) if c.why != self.ffi.NULL else None, c.predicted_ns, bool(c.chosen))
-            for c in found[0:n]
-        ]
+        return [Candidate(self._text(c.kernel), self._text(c.why) or None, c.predicted_ns, bool(c.chosen)) for c in found[0:n]]
 
     # --- running ---
 
@@ -516,8 +518,8 @@ class Library:
         self._check(self._c.opsnn_exec_run(executor.c, error), error)
 
     def exec_times(self, executor: Handle, n_nodes: int) -> Any:
-        """Starts measuring: each run writes the nanoseconds of every node into the sequence that is returned. It must be kept for as
-        long as the executor runs."""
+        """Starts measuring: each run writes the nanoseconds of every node into the sequence that is returned. It must be kept
+        for as long as the executor runs."""
         times = self.ffi.new("double[]", max(1, n_nodes))
         self._c.opsnn_exec_set_times(executor.c, times)
         return times

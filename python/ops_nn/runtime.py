@@ -57,8 +57,8 @@ class Model:
             self.name = "<bytes>"
 
     def __repr__(self) -> str:
-        io = (", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs)))
-        return f"<ops_nn.Model {self.name}: {io[0]} -> {io[1]}>"
+        outputs = ", ".join(f"{o.name}: {o.dtype}" for o in self.outputs)
+        return f"<ops_nn.Model {self.name}: {', '.join(map(str, self.inputs))} -> {outputs}>"
 
     @property
     def inputs(self) -> list[TensorInfo]:
@@ -82,7 +82,9 @@ class Model:
         """FormatError if the model's bytes are not those that were written: opening does not read all of them."""
         self.library.model_check_hash(self._handle)
 
-    def plan(self, shapes: Optional[Shapes] = None, target: Optional[Target] = None, reference: bool = False, pack: bool = True) -> Plan:
+    def plan(
+        self, shapes: Optional[Shapes] = None, target: Optional[Target] = None, reference: bool = False, pack: bool = True
+    ) -> Plan:
         """How a machine would run this model.
 
         shapes     of the inputs, by name or in order; None: as the model declares them
@@ -92,7 +94,9 @@ class Model:
         """
         return Plan(self, shapes, target, reference, pack)
 
-    def session(self, threads: int = 0, shapes: Optional[Shapes] = None, target: Optional[Target] = None, reference: bool = False) -> Session:
+    def session(
+        self, threads: int = 0, shapes: Optional[Shapes] = None, target: Optional[Target] = None, reference: bool = False
+    ) -> Session:
         """A Session for running this model.
 
         threads    that work together, the caller counted; 0: the big cores of this machine
@@ -120,7 +124,9 @@ class Model:
 class Plan:
     """How a machine runs a model with inputs of certain shapes. Immutable; may be shared between threads."""
 
-    def __init__(self, model: Model, shapes: Optional[Shapes], target: Optional[Target], reference: bool, pack: bool = True) -> None:
+    def __init__(
+        self, model: Model, shapes: Optional[Shapes], target: Optional[Target], reference: bool, pack: bool = True
+    ) -> None:
         flags = (lib.PLAN_REF if reference else 0) | (0 if pack else lib.PLAN_NO_PACK)
         self._library = model.library
         self._handle = self._library.plan_create(model._handle, target, model._shapes(shapes), flags)
@@ -196,11 +202,11 @@ class Session:
     def run(self, inputs: Inputs, copy: bool = True) -> dict[str, Array]:
         """Outputs by name.
 
-        inputs  arrays by name, or the one array of a model with one input; of the input's very type, in any memory order
+        inputs  arrays by name, or the one array of a model with one input; of the input's type, in any byte and memory order
         copy    False: the results are views of the session's memory, which the next run overwrites
 
-        ArgumentError names inputs that are missing or unknown, ShapeError arrays of a wrong type or shape. Where the model leaves
-        dimensions open, new shapes are planned for, and the last few plans are kept.
+        ArgumentError names inputs that are missing or unknown, ShapeError arrays of a wrong type or shape. Where the model
+        leaves dimensions open, new shapes are planned for, and the last few plans are kept.
         """
         arrays = self._arrays(inputs)
         if self._pool is not None and os.getpid() != self._process:
@@ -246,7 +252,9 @@ def _check_names(what: str, given: Mapping[str, Any], names: Sequence[str]) -> N
 def _checked(info: TensorInfo, array: Array) -> Array:
     wanted = NUMPY[info.dtype]
     if array.dtype.newbyteorder("=") != wanted:
-        raise ShapeError(f"input '{info.name}' wants {info.dtype}, not {array.dtype}: convert the array with .astype('{wanted}')")
+        raise ShapeError(
+            f"input '{info.name}' wants {info.dtype}, not {array.dtype}: convert the array with .astype('{wanted}')"
+        )
     fits = len(array.shape) == len(info.dims) and all(d in (-1, n) for d, n in zip(info.dims, array.shape))
     if not fits:
         raise ShapeError(f"input '{info.name}' wants the shape {shape_text(info.dims) or 'of a scalar'}, not {_shape(array)}")

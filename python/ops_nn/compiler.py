@@ -1,0 +1,238 @@
+"""From the intermediate representation to the bytes of a model, and what a library must hold to run it.
+
+Compiling is deterministic: the same network gives the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Union
+
+import numpy as np
+
+from . import ir, lib
+from . import schema as S
+from .errors import FileError, ModelError
+from .ir import Array, Graph, Node, Value
+from .lib import Library, PathLike, Target
+from .modelfile import ModelFile, NodeRecord, TailRecord, Tensor, block_first, write
+from .runtime import Model, Plan, Shapes
+
+
+def compile_graph(graph: Graph) -> bytes:
+    """The bytes of an .opsnn model. Names are kept; open dimensions stay open; constants are stored as their `block` says."""
+    ir.verify(graph)
+    values = graph.values()
+    place = {value: i for i, value in enumerate(values)}
+    inputs = set(graph.inputs)
+    model = ModelFile(
+        tensors=[_tensor(value, value in inputs) for value in values],
+        nodes=[
+            NodeRecord(
+                node.name,
+                node.op,
+                node.layout,
+                [None if v is None else place[v] for v in node.inputs],
+                [place[v] for v in node.outputs],
+                node.attrs,
+                [TailRecord(t.op, None if t.other is None else place[t.other], t.other_first, t.attrs) for t in node.tail],
+            )
+            for node in graph.nodes
+        ],
+        inputs=[place[v] for v in graph.inputs],
+        outputs=[place[v] for v in graph.outputs],
+        meta=graph.meta,
+    )
+    try:
+        return write(model)
+    except ValueError as error:  # a size or a name that the format cannot hold
+        raise ModelError(f"'{graph.name}' cannot be stored: {error}") from None
+
+
+def _tensor(value: Value, is_input: bool) -> Tensor:
+    if value.data is not None:
+        stored = block_first(value.data, value.block) if value.block > 1 else value.data
+        data = np.ascontiguousarray(stored, stored.dtype.newbyteorder("<")).tobytes()
+        return Tensor(value.name, value.dtype, "const", value.data.shape, data, value.block)
+    if not is_input:
+        return Tensor(value.name, value.dtype, "value")
+    if value.shape is None:
+        raise ModelError(
+            f"input '{value.name}' has no shape: give it, at least its number of dimensions (--shape {value.name}=...)"
+        )
+    return Tensor(value.name, value.dtype, "input", tuple(d if isinstance(d, int) else -1 for d in value.shape))
+
+
+def evaluate(node: Node, arrays: Sequence[Optional[Array]], library: Optional[Library] = None) -> list[Array]:
+    """Runs one node on constants, on this machine's library: how constant folding gets the same result as the board would.
+
+    arrays   one for each of node.inputs, of that input's type; None where an optional one is not given
+    """
+    assert not node.tail, "fused steps come after folding"
+    inputs: list[Optional[Value]] = []
+    given: dict[str, Array] = {}
+    for value, array in zip(node.inputs, arrays):
+        if value is None or array is None:
+            inputs.append(None)
+        else:
+            inputs.append(Value(f"i{len(inputs)}", value.dtype, array.shape))
+            given[f"i{len(inputs) - 1}"] = array
+    outputs = [Value(f"o{i}", v.dtype, None) for i, v in enumerate(node.outputs)]
+    copy = Node(node.op, node.name, inputs, outputs, node.attrs, node.layout)
+    graph = Graph(node.name, [v for v in inputs if v is not None], outputs, [copy])
+    results = Model(compile_graph(graph), library).session(threads=1).run(given)
+    return [results[v.name] for v in outputs]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What compiling did: nodes as imported and as stored, and how often each pass changed something, in order."""
+
+    n_imported: int
+    n_nodes: int
+    passes: tuple[tuple[str, int], ...]
+
+
+def compile_model(
+    source: PathLike,
+    shapes: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
+    io_layout: str = "nchw",
+    library: Optional[Library] = None,
+) -> tuple[bytes, Report]:
+    """Imports an ONNX file, optimises it and returns the bytes of an .opsnn model.
+
+    shapes     fixes open dimensions: by an input's name all of its dimensions, by a dimension's name just that one
+    io_layout  nchw: pictures go in and come out as in ONNX; nhwc: channels last, which saves the board a transposition
+    library    this machine's, for shape rules and constant folding; None: the one that lib.find() finds
+
+    Raises an OpsNNError; a ModelError's `problems` lists everything that is wrong with the model.
+    """
+    from . import __version__, passes
+    from .importers import onnx as importer
+
+    library = library or lib.library()
+    graph = importer.load(source, shapes)
+    n_imported = len(graph.nodes)
+    counts = passes.optimize(graph, library, functools.partial(evaluate, library=library), io_layout)
+    with open(source, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    graph.meta.update(producer=f"ops-nn {__version__}", source=Path(source).name, source_sha256=digest)
+    return compile_graph(graph), Report(n_imported, len(graph.nodes), tuple(counts))
+
+
+# --- what a library must hold ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Operators and kernels that a model needs, sorted; and for each of them the first node that does."""
+
+    ops: tuple[str, ...]
+    kernels: tuple[str, ...]
+    first_use: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, list[str]]:
+        return {"ops": list(self.ops), "kernels": list(self.kernels)}
+
+
+def kernels_for(
+    model: bytes,
+    target: Optional[Target] = None,
+    library: Optional[Library] = None,
+    shapes: Optional[Shapes] = None,
+    few: bool = False,
+) -> Needs:
+    """What a library trimmed to a model must hold to run it on the target with the very kernels that a full one would choose.
+
+    target  the board; kernels are chosen for its declared CPU features only. A CPU that lacks them is told so by the library.
+    shapes  where the model leaves dimensions open
+    few     fewer kernels rather than the fastest: for nodes that one kernel can do about as fast (within a quarter), one kernel
+    """
+    plan = Model(model, library).plan(shapes or _sample_shapes(model, library), target, pack=False)
+    return needs_of(plan, few)
+
+
+def needs_of(plan: Plan, few: bool = False) -> Needs:
+    """The operators and kernels of a plan, views (operators without kernels) and fused steps included."""
+    nodes = plan.nodes
+    chosen = _cover(plan) if few else {i: node.kernel for i, node in enumerate(nodes)}
+    first: dict[str, str] = {}
+    kernels: dict[str, None] = {}
+    for i, node in enumerate(nodes):
+        first.setdefault(node.op, node.name)
+        for kernel in (chosen[i], *node.tail_kernels):
+            if kernel == "view":
+                continue
+            kernels[kernel] = None
+            first.setdefault(kernel, node.name)
+            first.setdefault(op_of(kernel), node.name)
+    ops = (name for name in first if name in S.BY_NAME)
+    return Needs(tuple(sorted(ops)), tuple(sorted(kernels)), first)
+
+
+def op_of(kernel: str) -> str:
+    """The operator that a kernel's name begins with: the longest, since names contain underscores."""
+    return max((op for op in S.BY_NAME if kernel.startswith(op + "_")), key=len, default="")
+
+
+def _cover(plan: Plan, slack: float = 1.25) -> dict[int, str]:
+    """A kernel for each node, few in all: each time the one that does most of the nodes left within `slack` of their best."""
+    able: dict[int, dict[str, float]] = {}
+    result: dict[int, str] = {}
+    for i, node in enumerate(plan.nodes):
+        found = {c.kernel: c.predicted_ns for c in plan.candidates(i) if c.why is None}
+        best = found.get(node.kernel)
+        if best is None:  # a view
+            result[i] = node.kernel
+        else:
+            able[i] = {k: ns for k, ns in found.items() if ns <= best * slack}
+    while able:
+        times: dict[str, list[float]] = {}
+        for options in able.values():
+            for kernel, ns in options.items():
+                times.setdefault(kernel, []).append(ns)
+        pick = max(times, key=lambda kernel: (len(times[kernel]), -sum(times[kernel]), kernel))
+        result.update({i: pick for i, options in able.items() if pick in options})
+        able = {i: options for i, options in able.items() if pick not in options}
+    return result
+
+
+def _sample_shapes(model: bytes, library: Optional[Library]) -> Optional[Shapes]:
+    """Open dimensions of a model's inputs filled in with what it was optimised for: 1 for a batch, 224 for anything else."""
+    inputs = Model(model, library).inputs
+    if all(d >= 0 for info in inputs for d in info.dims):
+        return None
+    return {info.name: [d if d >= 0 else 1 if axis == 0 else 224 for axis, d in enumerate(info.dims)] for info in inputs}
+
+
+# --- files -----------------------------------------------------------------------------------------------------------------
+
+
+def save(path: PathLike, data: bytes) -> None:
+    """Writes a file at once or not at all: a full disk or an interruption leaves what was there before. FileError says why."""
+    path = Path(path)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            temporary.chmod(0o666 & ~mask)  # mkstemp's own files are private
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}") from None
