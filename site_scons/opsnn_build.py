@@ -266,7 +266,7 @@ def install(env: Env, config: Config, arguments: dict[str, str], library: Any, r
     nodes = [
         installed,
         symlink(env, f"{prefix}/lib/libops_nn.so", installed),
-        env.Install(f"{prefix}/include", "src/ops_nn.h"),
+        env.Install(f"{prefix}/include", ["src/ops_nn.h", f"{config['dir']}/gen/opsnn_ops.h"]),
         env.Install(f"{prefix}/bin", runner),
         env.Install(f"{prefix}/share/ops-nn", [f"{config['dir']}/models/{m['name']}" for m in config["models"]]),
     ]
