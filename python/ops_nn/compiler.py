@@ -120,7 +120,8 @@ def compile_model(
     library = library or lib.library()
     graph = importer.load(source, shapes)
     n_imported = len(graph.nodes)
-    counts = passes.optimize(graph, library, functools.partial(evaluate, library=library), io_layout)
+    tools = passes.Tools(library, functools.partial(evaluate, library=library))
+    counts = passes.optimize(graph, tools, io_layout)
     with open(source, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
     graph.meta.update(producer=f"ops-nn {__version__}", source=Path(source).name, source_sha256=digest)

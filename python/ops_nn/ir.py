@@ -61,7 +61,7 @@ class Value:
 
 @dataclass(eq=False)
 class Tail:
-    """A fused element-wise step behind a node: acc = op(acc, other), or op(other, acc) where other_first; unary if other is None."""
+    """A fused element-wise step behind a node: acc = op(acc, other), or op(other, acc) if other_first; unary without other."""
 
     op: str
     attrs: Attrs = field(default_factory=dict)
@@ -176,8 +176,8 @@ def producer(graph: Graph, value: Value) -> Optional[Node]:
 
 
 def single_consumer(graph: Graph, value: Value) -> Optional[Node]:
-    """The only node that sees a value, or None: nobody reads it, it is read twice (also by one node, also by a tail), or it is an
-    output of the graph. Every fusion that makes a value disappear asks this first."""
+    """The only node that sees a value, or None: nobody reads it, it is read twice (also by one node, also by a tail), or it is
+    an output of the graph. Every fusion that makes a value disappear asks this first."""
     if any(o is value for o in graph.outputs):
         return None
     found: Optional[Node] = None
@@ -225,6 +225,23 @@ def tail_kind(other: Optional[Value], shape: Optional[Shape]) -> Optional[str]:
     if shape and 0 < len(other.shape) <= len(shape) and other.shape[-1] == shape[-1] and all(d == 1 for d in other.shape[:-1]):
         return "channel"
     return None
+
+
+def reshape_to(source: Optional[Shape], target: Optional[Shape]) -> Optional[tuple[int, ...]]:
+    """The `shape` attribute of a reshape that turns source into target: open dimensions are copied from the same place or,
+    once, computed. None if that is not possible."""
+    if source is None or target is None:
+        return None
+    empty = 0 in target  # a 0 must then mean itself (allowzero), and nothing can be copied
+    shape: list[int] = []
+    for i, dim in enumerate(target):
+        if isinstance(dim, int):
+            shape.append(dim)
+        elif dim is not None and not empty and i < len(source) and source[i] == dim:
+            shape.append(0)
+        else:
+            shape.append(-1)
+    return None if shape.count(-1) > 1 or (empty and -1 in shape) else tuple(shape)
 
 
 # --- changes -------------------------------------------------------------------------------------------------------------
@@ -377,8 +394,8 @@ def _node_fault(node: Node) -> Optional[str]:
 
 
 def verify(graph: Graph) -> None:
-    """Raises GraphError, naming node and value, unless the graph is sound: every value is made once and before it is read, names
-    are unique, nodes fit the schema, constants fit their declarations, and fused steps are legal."""
+    """Raises GraphError, naming node and value, unless the graph is sound: every value is made once and before it is read,
+    names are unique, nodes fit the schema, constants fit their declarations, and fused steps are legal."""
 
     def fail(text: str) -> None:
         raise GraphError(f"graph '{graph.name}': {text}")

@@ -51,7 +51,7 @@ def merge(one: Sequence[int], two: Sequence[int], bindings: tuple[Binding, Bindi
 
 
 def infer(graph: Graph, rules: Rules) -> None:
-    """Sets type and shape of all that nodes make. ShapeError names the node at fault and, where dimensions are open, the sample."""
+    """Sets type and shape of all that nodes make. ShapeError names the node at fault and, for open dimensions, the sample."""
     pairs = samples(v.shape for v in graph.inputs)
     failure: Optional[ShapeError] = None
     for pair in pairs:

@@ -31,7 +31,7 @@ _SHOWN = 6  # nodes named per problem
 
 
 class Problem(Exception):
-    """Why a node cannot be converted. remedy says what would help; unsupported: the model is sound, but beyond this importer."""
+    """Why a node cannot be converted. remedy: what would help. unsupported: the model is sound, but beyond this importer."""
 
     def __init__(self, reason: str, remedy: str = "", unsupported: bool = True) -> None:
         super().__init__(reason)
@@ -226,7 +226,7 @@ class Context:
 def load(source: Source, shapes: Optional[Shapes] = None) -> Graph:
     """Imports a model from a file, its bytes, or a ModelProto.
 
-    shapes  fixes dimensions: by an input's name all of its dimensions, by an open dimension's name just that one. Dimensions that
+    shapes  fixes dimensions: by an input's name all of its dimensions, by an open dimension's name just that one. Those that
             stay open become symbols of the graph.
 
     Raises FileError, FormatError, or, with all problems in one text and in .problems, UnsupportedOperator or ModelError.
@@ -278,7 +278,8 @@ class Problems:
         lines = list(self.lines())
         if lines:
             kind = UnsupportedOperator if self.unsupported else ModelError
-            text = f"{self.name}: {lines[0]}" if len(lines) == 1 else "\n  ".join([f"{self.name}: {len(lines)} problems", *lines])
+            head = [f"{self.name}: {len(lines)} problems"] if len(lines) > 1 else []
+            text = "\n  ".join([*head, *lines]) if head else f"{self.name}: {lines[0]}"
             raise kind(text, problems=lines)
 
 
@@ -348,7 +349,8 @@ def _check(model: onnx.ModelProto, name: str) -> int:
         raise FormatError(f"{name}: is no ONNX model, or an empty one")
     if opset and not OLDEST_OPSET <= opset <= newest:
         old = opset < OLDEST_OPSET
-        remedy = "onnx.version_converter brings it to a newer one" if old else f"pip install -U onnx (this is {onnx.__version__})"
+        newer = f"pip install -U onnx (this is {onnx.__version__})"
+        remedy = "onnx.version_converter brings it to a newer one" if old else newer
         raise UnsupportedOperator(f"{name}: opset {opset} is outside {OLDEST_OPSET} to {newest}; {remedy}")
     return opset or newest
 

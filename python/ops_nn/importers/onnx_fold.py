@@ -1,5 +1,5 @@
-"""What of an ONNX graph is constant once the inputs' shapes are known: weights, and the arithmetic on shapes that exporters leave
-behind (Shape, Gather, Concat, ConstantOfShape ... feeding Reshape, Pad, Slice).
+"""What of an ONNX graph is constant once the inputs' shapes are known: weights, and the arithmetic on shapes that exporters
+leave behind (Shape, Gather, Concat, ConstantOfShape ... feeding Reshape, Pad, Slice).
 
 onnx's own shape inference and reference evaluator do the work, in turns, until nothing more becomes known. Sizes are
 estimated before anything is computed, so that no model can make us allocate what it does not bring along.
@@ -72,26 +72,21 @@ def _pad(inputs: Inputs) -> int:
     return _product(d + 2 * max(pads, default=0) for d in x.shape)
 
 
-# Operators that may be folded, and how many elements they make at most.
-_ESTIMATE: dict[str, Callable[[Inputs], int]] = {
-    **dict.fromkeys(
-        (
-            "Abs Cast Ceil Clip Concat Constant CumSum Dropout Elu Erf Exp Flatten Floor HardSigmoid Identity IsInf IsNaN "
-            "LeakyRelu Log Neg Not NonZero Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Round "
-            "ScatterElements ScatterND Shape Sigmoid Sign Size Slice Softmax Split Sqrt Squeeze Tanh Transpose Trilu Unsqueeze"
-        ).split(),
-        _largest,
-    ),
-    **dict.fromkeys(
-        (
-            "Add And BitShift BitwiseAnd BitwiseOr Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod "
-            "Mul Or PRelu Pow Sub Sum Where Xor"
-        ).split(),
-        _broadcast,
-    ),
-    "ConstantOfShape": _constant_of_shape, "Expand": _expand, "Tile": _tile, "Range": _range, "Pad": _pad,
-    "Gather": _gather, "GatherElements": _broadcast, "GatherND": _gather,
-}
+def _estimates() -> dict[str, Callable[[Inputs], int]]:
+    """Operators that may be folded, and how many elements they make at most."""
+    no_larger = """Abs Cast Ceil Clip Concat Constant CumSum Dropout Elu Erf Exp Flatten Floor HardSigmoid Identity IsInf IsNaN
+        LeakyRelu Log Neg Not NonZero Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Round
+        ScatterElements ScatterND Shape Sigmoid Sign Size Slice Softmax Split Sqrt Squeeze Tanh Transpose Trilu Unsqueeze"""
+    broadcasting = """Add And BitShift BitwiseAnd BitwiseOr Div Equal GatherElements Greater GreaterOrEqual Less LessOrEqual
+        Max Mean Min Mod Mul Or PRelu Pow Sub Sum Where Xor"""
+    return {
+        **dict.fromkeys(no_larger.split(), _largest), **dict.fromkeys(broadcasting.split(), _broadcast),
+        "ConstantOfShape": _constant_of_shape, "Expand": _expand, "Tile": _tile, "Range": _range, "Pad": _pad,
+        "Gather": _gather, "GatherND": _gather,
+    }
+
+
+_ESTIMATE = _estimates()
 
 
 @dataclass
@@ -114,8 +109,8 @@ def fold(
     constants: Mapping[str, Array],
     binding: Binding,
 ) -> Folded:
-    """inputs: element type and shape of each of the model's inputs, with names for open dimensions, which binding gives numbers.
-    constants: the initialisers."""
+    """inputs: element type and shape of each of the model's inputs, with names for open dimensions, which binding turns into
+    numbers. constants: the initialisers."""
     state = Folded(dict(constants))
     waiting = list(model.graph.node)
     left = BUDGET_BYTES

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import numpy as np
 
 from .. import schema as S
-from ..ir import Shape, Value
+from ..ir import Shape, Value, reshape_to
 from .onnx import Context, OnnxNode, Problem, Varying
 
 Converter = Callable[[Context, OnnxNode], None]
@@ -44,17 +44,10 @@ def _no_more_outputs(ctx: Context, node: OnnxNode, what: str) -> None:
 
 def _reshape(ctx: Context, x: Value, current: Shape, target: Shape, output: Optional[str] = None) -> Value:
     """A reshape to target, whose open dimensions are copied from the same place or, once, computed."""
-    shape: list[int] = []
-    for i, dim in enumerate(target):
-        if isinstance(dim, int):
-            shape.append(dim)
-        elif dim is not None and i < len(current) and current[i] == dim:
-            shape.append(0)
-        else:
-            shape.append(-1)
-    if shape.count(-1) > 1:
+    shape = reshape_to(current, target)
+    if shape is None:
         raise Problem("its result has several open dimensions that cannot be told apart", "fix them with --shape")
-    return ctx.emit("reshape", [x], output, shape=tuple(shape), allowzero=int(any(d == 0 for d in target)))
+    return ctx.emit("reshape", [x], output, shape=shape, allowzero=int(0 in target))
 
 
 # --- convolution, pooling --------------------------------------------------------------------------------------------------
@@ -113,8 +106,8 @@ def _conv(ctx: Context, node: OnnxNode) -> None:
 
 @converter("MaxPool", "AveragePool")
 def _pool(ctx: Context, node: OnnxNode) -> None:
-    # MaxPool's storage_order (8) concerns the indices only, which are not supported. ceil_mode came with opset 10, dilations with
-    # 10 (MaxPool) and 19 (AveragePool); before, the attributes do not exist and their defaults mean the same.
+    # MaxPool's storage_order (8) concerns the indices only, which are not supported. ceil_mode came with opset 10, dilations
+    # with 10 (MaxPool) and 19 (AveragePool); before, the attributes do not exist and their defaults mean the same.
     _no_more_outputs(ctx, node, "the indices")
     x, n = _spatial(ctx, node)
     kernel = node.attr("kernel_shape", tuple)
@@ -317,9 +310,14 @@ def _clip(ctx: Context, node: OnnxNode) -> None:
         elif ctx.constant(node.given(i)) is None:
             computed.append(("max" if bound == "lo" else "min", ctx.tensor(node.given(i))))
         else:
-            bounds[bound] = ctx.scalar(node.given(i), f"{name}")
+            bounds[bound] = ctx.scalar(node.given(i), name)
         if abs(bounds.get(bound, 0)) >= _F32_MAX:
             bounds[bound] = unlimited
+        if bounds.get(bound) != bounds.get(bound):
+            raise Problem(f"{name} is NaN", unsupported=False)
+    # Where min is above max everything becomes max.
+    if len(bounds) == 2:
+        bounds["lo"] = min(bounds["lo"], bounds["hi"])
     if not computed or (len(bounds) == 1 and abs(next(iter(bounds.values()))) != S.INF):
         x = ctx.emit("clip", [x], None if computed else node.output(0), **bounds)
     for op, other in computed:
