@@ -291,7 +291,7 @@ class Library:
         """Library and package must agree on version, schema and the sizes of structs."""
         try:
             abi = self._c.opsnn_abi_info()
-        except AttributeError:
+        except (AttributeError, self.ffi.error):
             raise LibraryError(f"{self.path} is no ops-nn library: it has no function opsnn_abi_info") from None
         version = (abi.version >> 16, abi.version >> 8 & 255, abi.version & 255)
         theirs = ".".join(map(str, version))

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     planner = common.open_library(args.lib)
     model = common.open_model(args.model, planner, args.shape)
     target = common.target_from(info["planner"])
-    plan = model.plan(dict(args.shape) or None, target, pack=False)
+    plan = model.plan(common.plan_shapes(model, args.shape), target, pack=False)
     lacking, slower = missing(plan, set(info["ops"]), set(info["kernels"]))
     for node, kernel in slower:
         print(f"slower: node '{node.name}' would use {kernel}, which is not in {args.library}; it uses another kernel")

@@ -52,6 +52,15 @@ def open_model(path: str, library: Library, shapes: Sequence[tuple[str, tuple[in
     return model
 
 
+def plan_shapes(model: Model, shapes: Sequence[tuple[str, tuple[int, ...]]]) -> Optional[dict[str, tuple[int, ...]]]:
+    """What --shape gave, for Model.plan; ArgumentError where an input stays open."""
+    given = dict(shapes)
+    for info in model.inputs:
+        if min(info.dims, default=0) < 0 and info.name not in given:
+            raise ArgumentError(f"input {info} has open dimensions: give --shape {info.name}=DIMS")
+    return given or None
+
+
 def read_bytes(path: str) -> bytes:
     try:
         return Path(path).read_bytes()

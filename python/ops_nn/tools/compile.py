@@ -1,7 +1,8 @@
 """Compiles an ONNX model to an .opsnn model.
 
-ops-nn compile net.onnx -o net.opsnn
-ops-nn compile net.onnx -o net.opsnn --shape image=1x3x224x224 --io-layout nhwc
+Examples:
+    ops-nn compile net.onnx -o net.opsnn
+    ops-nn compile net.onnx -o net.opsnn --shape image=1x3x224x224 --io-layout nhwc
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     library = common.open_library(args.lib)
     model = common.open_model(args.model, library, args.shape)
     target = args.target or library.target_detect()
-    plan = model.plan(dict(args.shape) or None, target, pack=False)
+    plan = model.plan(common.plan_shapes(model, args.shape), target, pack=False)
     features = ", ".join(target.features) or "no special features"
     print(f"{model.name} on {target.name}: {target.arch} with {features}")
     print(f"{target.n_threads} cores of {target.gflops:g} GFLOPS, {target.gbytes_per_s:g} GB/s")

@@ -1,7 +1,8 @@
 """Tells what is inside a model or a library. Neither is loaded: a library may be one for another machine.
 
-ops-nn info net.opsnn
-ops-nn info build/arm-linux-gnueabihf/libops_nn.so
+Examples:
+    ops-nn info net.opsnn
+    ops-nn info build/arm-linux-gnueabihf/libops_nn.so
 """
 
 from __future__ import annotations
