@@ -189,14 +189,14 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     group = parser.add_argument_group("what to build for")
-    group.add_argument("--target", metavar="TRIPLE", help="system to build for, such as arm-linux-gnueabihf; default: this machine")
+    group.add_argument("--target", metavar="TRIPLE", help="system to build for (arm-linux-gnueabihf); default: this machine")
     group.add_argument("--board", metavar="NAME", help="board to build for (--list boards); decides target, CPU and libc")
-    group.add_argument("--toolchain", metavar="NAME", help="gcc (default) or zig, or the path of a .toml like those in toolchains/")
+    group.add_argument("--toolchain", metavar="NAME", help="gcc (default), zig, or a .toml file like those in toolchains/")
 
     group = parser.add_argument_group("what goes in")
     group.add_argument("--model", metavar="FILE", action="append", default=[], help="compile this ONNX model too; repeatable")
     group.add_argument("--disable-unused-ops", action="store_true", help="keep only the kernels that the models need")
-    group.add_argument("--ops", metavar="LIST", help="only these operators (conv2d,add); with a + in front: also these (+softmax)")
+    group.add_argument("--ops", metavar="LIST", help="only these operators (conv2d,add); with a +: also these (+softmax)")
     neon = group.add_mutually_exclusive_group()
     neon.add_argument("--enable-neon", dest="neon", action="store_true", default=None, help="NEON kernels, chosen at run time "
                       "where the CPU has it (the default where the target can have it)")
@@ -215,7 +215,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     group.add_argument("--build-dir", metavar="DIR", help="default: build/<target>[-<board>]")
 
     group = parser.add_argument_group("instead of configuring")
-    group.add_argument("--again", action="store_true", help="configure the last (or --build-dir's) build once more, the same way")
+    group.add_argument("--again", action="store_true", help="configure the last (or --build-dir's) build the same way again")
     group.add_argument("--list", choices=("boards", "toolchains", "ops", "kernels"), help="print what there is")
     group.add_argument("--install", action="store_true", help="install what is missing: Debian packages, build/venv")
     return parser.parse_args(argv)
@@ -227,7 +227,8 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError("--reduce-precision is not yet available: models run in the precision they were trained in")
     if options.backend != "cpu":
         known = options.backend in ("opencl", "vulkan", "cuda")
-        raise UserError(f"--backend={options.backend} is {'not yet available' if known else 'unknown'}: the only backend is cpu")
+        state = "not yet available" if known else "unknown"
+        raise UserError(f"--backend={options.backend} is {state}: the only backend is cpu")
     options.sanitize = [s for s in options.sanitize.split(",") if s]
     for name in options.sanitize:
         if name not in SANITIZERS:
@@ -329,14 +330,14 @@ def install() -> int:
     missing = sorted(p for p in packages if not has_package(p))
     if missing:
         if not shutil.which("apt-get"):
-            raise UserError(f"this system has no apt-get; install the counterparts of these Debian packages: {' '.join(missing)}")
+            raise UserError(f"this system has no apt-get; install what these Debian packages hold: {' '.join(missing)}")
         sudo = [] if os.geteuid() == 0 else ["sudo"]
         if sudo and not shutil.which("sudo"):
             raise UserError(f"root rights are needed once: apt-get install {' '.join(missing)}")
         print(f"Installing {' '.join(missing)}", flush=True)
-        environment = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
-        run_or_fail([*environment, "update"], "the package lists could not be read; is there a network?")
-        run_or_fail([*environment, "install", "-y", "--no-install-recommends", *missing], "apt-get could not install the packages")
+        apt = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
+        run_or_fail([*apt, "update"], "the package lists could not be read; is there a network?")
+        run_or_fail([*apt, "install", "-y", "--no-install-recommends", *missing], "apt-get could not install the packages")
     stamp = VENV / "requirements.sha256"
     wanted = sha256(REQUIREMENTS)
     if stamp.exists() and stamp.read_text() == wanted:
@@ -378,19 +379,21 @@ def use_build_python(argv: Sequence[str]) -> None:
         os.execv(python, [str(python), str(Path(__file__).resolve()), *argv])
     missing = [m for m in ("cffi", "elftools", "tomllib") if not importlib.util.find_spec(m)]
     if missing:
-        raise UserError(f"this Python lacks {', '.join(missing)}, and build/venv does not exist: run ./configure.py --install first")
+        lacks = ", ".join(missing)
+        raise UserError(f"this Python lacks {lacks}, and there is no build/venv: run ./configure.py --install first")
 
 
 # --- toolchains and boards --------------------------------------------------------------------------------------------------
 
 
 def load_toml(path: Path) -> dict[str, Any]:
-    try:
+    if sys.version_info >= (3, 11):
         import tomllib
-    except ImportError:  # Python before 3.11
-        import tomli as tomllib  # type: ignore[no-redef]
+    else:
+        import tomli as tomllib
     try:
-        return tomllib.loads(path.read_text())
+        data: dict[str, Any] = tomllib.loads(path.read_text())
+        return data
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
 
@@ -426,7 +429,7 @@ def load_toolchain(target: str, options: argparse.Namespace, board: Optional[Boa
             raise UserError(f"--target={target} is unknown; there are {', '.join(sorted({t.target for t in known}))} "
                             "(or describe it in a .toml like those in toolchains/ and give --toolchain=FILE)")
         if not fitting:
-            usable = ", ".join(t.compiler for t in known if t.target == target)
+            usable = ", ".join(sorted(t.compiler for t in known if t.target == target))
             raise UserError(f"--toolchain={name} does not exist for {target}; there is {usable}")
         toolchain = fitting[0]
     changes: dict[str, Any] = {}
@@ -484,7 +487,7 @@ def native_target() -> str:
     cpu, _, rest = triple.partition("-")
     if cpu.startswith("arm") and rest.endswith("gnueabihf"):
         return "arm-linux-gnueabihf"
-    return f"{cpu}-linux-gnu" if rest.endswith("linux-gnu") or rest.endswith("linux") else triple
+    return f"{cpu}-linux-gnu" if rest.endswith(("linux-gnu", "linux")) else triple
 
 
 def choose_level(toolchain: Toolchain, board: Optional[Board], options: argparse.Namespace) -> str:
@@ -492,10 +495,10 @@ def choose_level(toolchain: Toolchain, board: Optional[Board], options: argparse
     level = board.soc.levels[toolchain.target] if board else toolchain.default_level
     if level not in toolchain.level:
         raise UserError(f"{toolchain.path.name} has no level {level}, which --board={board.key if board else ''} needs")
-    if not board and toolchain.arch == "arm" and toolchain.emulator == {}:
-        # Raspberry Pi OS compiles for ARMv6 by default: code for a Pi Zero, unless NEON is asked for by name.
-        if not options.neon and macros_of([*toolchain.cc, *toolchain.flags]).get("__ARM_ARCH") == "6":
-            level = "armv6"
+    native_arm = not board and toolchain.arch == "arm" and toolchain.emulator == {}
+    # Raspberry Pi OS compiles for ARMv6 by default: code for a Pi Zero, unless NEON is asked for by name.
+    if native_arm and not options.neon and macros_of([*toolchain.cc, *toolchain.flags]).get("__ARM_ARCH") == "6":
+        level = "armv6"
     if options.neon and not toolchain.level[level]["features"]:
         who = f"--board={board.key} ({board.soc.clusters[0]['core']})" if board else "this machine's CPU"
         raise UserError(f"--enable-neon: {who} is {level} and has no NEON; its code would stop with an illegal instruction")
@@ -510,7 +513,8 @@ def find_cc(cc: Sequence[str]) -> bool:
 
 
 def macros_of(command: Sequence[str]) -> dict[str, str]:
-    done = subprocess.run([*command, "-dM", "-E", "-x", "c", os.devnull], capture_output=True, text=True, env=tool_environment())
+    ask = [*command, "-dM", "-E", "-x", "c", os.devnull]
+    done = subprocess.run(ask, capture_output=True, text=True, env=tool_environment())
     if done.returncode:
         raise UserError(f"the compiler does not work: {shlex.join(command)}\n{done.stderr.strip()}")
     defines = (line.split(" ", 2) for line in done.stdout.splitlines() if line.startswith("#define "))
@@ -567,7 +571,8 @@ class Compiler:
         # The machine first, without our flags: another machine's compiler would not even understand them.
         machine = next(iter(self.toolchain.macros))
         if machine not in plain:
-            made = next((m.strip("_") for m in ("__x86_64__", "__i386__", "__aarch64__", "__arm__") if m in plain), "another machine")
+            machines = ("__x86_64__", "__i386__", "__aarch64__", "__arm__")
+            made = next((m.strip("_") for m in machines if m in plain), "another machine")
             raise UserError(f"the compiler {what} makes code for {made}, not for {self.toolchain.target}")
         if not self.user_flags:
             self._expect(macros_of([*self.cc, *self.base_flags]), with_base, what)
@@ -642,8 +647,9 @@ def choose_isas(
         if compiler.compiles(NEON_HEADER + ISA_TESTS[name], flags):
             isas[name] = flags
         elif options.neon and name == "neon":
-            hint = "; apt-get install libsimde-dev" if toolchain.arch == "x86_64" else ""
-            raise UserError(f"--enable-neon: {shlex.join(compiler.cc)} cannot compile NEON intrinsics with {shlex.join(flags)}{hint}")
+            remedy = "; apt-get install libsimde-dev" if toolchain.arch == "x86_64" else ""
+            what = f"{shlex.join(compiler.cc)} cannot compile NEON intrinsics with {shlex.join(flags)}"
+            raise UserError(f"--enable-neon: {what}{remedy}")
         else:
             notes.append(f"no {name} kernels: the compiler does not know their intrinsics")
     return isas, notes
@@ -689,7 +695,12 @@ def compile_models(options: argparse.Namespace, planner: dict[str, Any], scratch
     """Models as .opsnn files, with the operators and kernels that the planner uses for them on the target."""
     if not options.model:
         return []
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONPYCACHEPREFIX": str(BUILD / "pycache"), "OPS_NN_LIB": str(host_library())}
+    environment = {
+        **os.environ,
+        "OPS_NN_LIB": str(host_library()),
+        "PYTHONPATH": str(ROOT / "python"),
+        "PYTHONPYCACHEPREFIX": str(BUILD / "pycache"),
+    }
     facts = scratch / "target.json"
     facts.write_text(json.dumps(planner))
     models = []
@@ -702,7 +713,7 @@ def compile_models(options: argparse.Namespace, planner: dict[str, Any], scratch
         command += ["--for-target", str(facts), "--kernels-json", str(used)]
         if options.optimize_for_size:
             command.append("--optimize-for-size")
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
             raise UserError(f"--model {text} could not be compiled:\n{(done.stderr or done.stdout).strip()}")
         needs = json.loads(used.read_text())
@@ -722,7 +733,8 @@ def host_library() -> Path:
             quietly(command, clean, "this machine's library could not be configured")
         elif stale_inputs(read_config(host)):
             quietly([*command, "--again"], clean, "this machine's library could not be configured")
-        quietly([sys.executable, "-m", "SCons", "-C", str(ROOT), "-Q", f"build={host}"], clean, "this machine's library could not be built")
+        scons = [sys.executable, "-m", "SCons", "-C", str(ROOT), "-Q", f"build={host}"]
+        quietly(scons, clean, "this machine's library could not be built")
     return host / "libops_nn.so"
 
 

@@ -1,6 +1,6 @@
 """make_wheel.py BUILD DIST: packs the Python package and the stripped library of a build into a wheel.
 
-The platform tag comes from the library's own ELF header and attributes, so that it cannot claim another machine than the code is for.
+The platform tag comes from the library's own ELF header and attributes: it cannot claim another machine than the code is for.
 """
 from __future__ import annotations
 

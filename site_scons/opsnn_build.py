@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from SCons.Script import Action, Alias, AlwaysBuild, Builder, Depends, Environment, Exit, Precious
+from SCons.Script import Action, Alias, AlwaysBuild, Builder, Environment, Exit, Precious
 from SCons.Tool import SourceFileScanner
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 import gen as generator  # noqa: E402  (src/ is on the path only now)
+import schema  # noqa: E402
 
 Config = dict[str, Any]
 Env = Any  # SCons has no types
@@ -47,6 +48,9 @@ HARDEN = ["-Wl,-z,relro", "-Wl,-z,now"]
 # Protecting relocated data pads the file to a page boundary, and AArch64's linker counts with pages of 64 KiB.
 NO_HARDEN = ["-Wl,-z,norelro"]
 LIBRARIES = ["-lm", "-lpthread"]
+# Python's bytecode: not beside the sources.
+PYTHON_CACHE = {"PYTHONPYCACHEPREFIX": str(ROOT / "build" / "pycache")}
+STRIP = ["-Wl,-s"]  # by the linker, as it knows every target; a strip program for Arm may not be installed
 
 
 def stop(message: str) -> None:
@@ -95,7 +99,8 @@ def kernels(config: Config) -> list[generator.Kernel]:
         except ValueError as error:
             stop(str(error))
         if (path.parent.name == "ref") != (kernel.isa == "ref"):
-            stop(f"{path.relative_to(ROOT)}: kernels of ISA {kernel.isa} belong elsewhere (ref kernels in src/ref, others in src/neon)")
+            where = "src/ref" if kernel.isa == "ref" else "src/neon"
+            stop(f"{path.relative_to(ROOT)}: kernels of ISA {kernel.isa} belong into {where}")
         found.append(kernel)
     found = [k for k in found if k.isa in config["isa_flags"]]
     if config["kernels"] is not None:
@@ -107,7 +112,7 @@ def kernels(config: Config) -> list[generator.Kernel]:
 
 
 def rules(config: Config) -> list[str]:
-    return generator.rule_files(config["ops"] if config["ops"] is not None else generator.S.BY_NAME)
+    return generator.rule_files(config["ops"] if config["ops"] is not None else schema.BY_NAME)
 
 
 # --- the build --------------------------------------------------------------------------------------------------------------
@@ -115,26 +120,37 @@ def rules(config: Config) -> list[str]:
 
 def environment(config: Config, arguments: dict[str, str]) -> Env:
     build = config["dir"]
-    cache = str(ROOT / "build" / "zig-cache")  # zig's, which would else lie in the user's home
+    zig_cache = str(ROOT / "build" / "zig-cache")  # not in the user's home
     prefix_map = [f"-ffile-prefix-map={ROOT}=."]
     if os.path.isabs(build):
         prefix_map.append(f"-ffile-prefix-map={build}=build")
     env = Environment(
         tools=["install"],
-        ENV={**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "pycache")},
+        ENV={**os.environ, **PYTHON_CACHE, "ZIG_GLOBAL_CACHE_DIR": zig_cache, "ZIG_LOCAL_CACHE_DIR": zig_cache},
         CC=config["cc"],
         PYTHON=[config["python"]],  # lists, as a path may contain spaces
         BUILD=build,
         CCFLAGS=[
-            *LANGUAGE, *prefix_map, *WARNINGS, *(["-Werror"] if config["werror"] else []), *config["flags"], *config["opt_flags"]
-        ],  # fmt: skip
+            *LANGUAGE,
+            *prefix_map,
+            *WARNINGS,
+            *(["-Werror"] if config["werror"] else []),
+            *config["flags"],
+            *config["opt_flags"],
+        ],
         ISAFLAGS=[],
         USERFLAGS=config["user_flags"],
         INCPREFIX="-I",
         INCSUFFIX="",
         CPPPATH=["src", "src/core", f"{build}/gen"],
         # Undefined symbols are found here, not on the board. A sanitizer's own are resolved by the program that uses it.
-        LINKFLAGS=[*LINK, *(NO_HARDEN if config["optimize_for_size"] else HARDEN), *([] if config["sanitize"] else ["-Wl,-z,defs"]), *config["flags"], *config["opt_flags"]],
+        LINKFLAGS=[
+            *LINK,
+            *(NO_HARDEN if config["optimize_for_size"] else HARDEN),
+            *([] if config["sanitize"] else ["-Wl,-z,defs"]),
+            *config["flags"],
+            *config["opt_flags"],
+        ],
         SOFLAGS=LINK_LIBRARY,
         USERLINKFLAGS=[*config["user_flags"], *config["link_flags"]],
         LIBRARIES=LIBRARIES,
@@ -175,9 +191,10 @@ class Generated(NamedTuple):
 
 
 def generate(env: Env, config: Config, chosen: Sequence[generator.Kernel]) -> Generated:
-    """opsnn_ops.h, opsnn_table.c and opsnn_cdef.txt. Kernels and operators are on the command line, so that SCons sees changes."""
+    """opsnn_ops.h, opsnn_table.c, opsnn_cdef.txt. Kernels and operators are on the command line, where SCons sees changes."""
     out = f"{env['BUILD']}/gen"
-    info = env.Command(f"{out}/build_info.json", [], Action(_write_build_info, "GEN $TARGET"), INFO=build_info(config), varlist=["INFO"])
+    write = Action(_write_build_info, "GEN $TARGET", varlist=["INFO"])
+    info = env.Command(f"{out}/build_info.json", [], write, INFO=build_info(config))
     command = ["--out", out, "--kernels", " ".join(k.stem for k in chosen)]
     command += ["--ops", "all" if config["ops"] is None else " ".join(config["ops"]), "--build-info", str(info[0])]
     targets = [f"{out}/opsnn_ops.h", f"{out}/opsnn_table.c", f"{out}/opsnn_cdef.txt"]
@@ -246,7 +263,7 @@ def python_alias(name: str, command: Sequence[str], arguments: dict[str, str], n
     def run(target: Sequence[Any], source: Sequence[Any], env: Env) -> int:
         words = [build_python(), *command, *shlex.split(arguments.get("args", ""))]
         path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
-        return subprocess.run(words, cwd=ROOT, env={**os.environ, "PYTHONPATH": path, "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "pycache")}).returncode
+        return subprocess.run(words, cwd=ROOT, env={**os.environ, **PYTHON_CACHE, "PYTHONPATH": path}).returncode
 
     AlwaysBuild(Alias(name, needs, Action(run, None)))
 
@@ -261,7 +278,7 @@ def run_alias(env: Env, config: Config, name: str, program: Any) -> None:
 
 
 def install(env: Env, config: Config, arguments: dict[str, str], library: Any, runner: Any) -> None:
-    prefix = arguments.get("DESTDIR", "") + arguments.get("PREFIX", config["prefix"])
+    prefix = arguments.get("DESTDIR", "") + arguments.get("PREFIX", str(config["prefix"]))
     installed = env.InstallAs(f"{prefix}/lib/libops_nn.so.0", library)
     nodes = [
         installed,
