@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -223,6 +223,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def check_options(options: argparse.Namespace) -> None:
     """Options that exclude or need each other, before anything is looked up."""
+    if not Path(options.prefix).is_absolute():
+        raise UserError(f"--prefix={options.prefix} must be an absolute path; scons install DESTDIR=... puts files elsewhere")
     if options.reduce_precision:
         raise UserError("--reduce-precision is not yet available: models run in the precision they were trained in")
     if options.backend != "cpu":
@@ -667,7 +669,7 @@ def emulator_command(toolchain: Toolchain, board: Optional[Board]) -> list[str]:
     return [program, "-cpu", cpu, *rest]
 
 
-def planner_facts(toolchain: Toolchain, level: str, board: Optional[Board], isas: dict[str, list[str]]) -> dict[str, Any]:
+def planner_facts(toolchain: Toolchain, level: str, board: Optional[Board], isas: Collection[str]) -> dict[str, Any]:
     """What the planner must know of the machine that models will run on (opsnn_target in ops_nn.h)."""
     facts: dict[str, Any] = {"name": board.key if board else toolchain.target, "arch": toolchain.arch, **toolchain.planner}
     if board:

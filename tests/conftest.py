@@ -4,6 +4,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -64,6 +65,11 @@ class Build:
         """Runs a program of the target, emulated where necessary."""
         return run(*self.emulator, *command, **options)
 
+    @property
+    def kernels(self) -> list[str]:
+        """The kernels inside, by name."""
+        return re.findall(r"^extern const opsnn_kernel opsnn_k_(\w+);", (self.dir / "gen" / "opsnn_table.c").read_text(), re.M)
+
     def objects(self, *folders: str) -> list[Path]:
         return sorted(p for folder in folders for p in (self.dir / "obj" / folder).glob("*.o"))
 
@@ -96,6 +102,10 @@ def build(name: str, *options: PathLike) -> Build:
         assert done.returncode == 0, f"configure.py {options} failed:\n{done.stdout}\n{done.stderr}"
         scons(directory)
     return Build(directory, json.loads((directory / "config.json").read_text()))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="long sweeps: every kernel over thousands of cases, longer fuzzing")
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ def summary(done: subprocess.CompletedProcess[str]) -> tuple[int, int, int, int]
 
 
 def fast_kernels(build: Build) -> int:
-    return sum(not k.endswith("_ref") for k in build.config["kernels"])
+    return sum(not k.endswith("_ref") for k in build.kernels)
 
 
 MACHINES = [

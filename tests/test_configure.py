@@ -70,6 +70,7 @@ REFUSALS: list[tuple[Sequence[str], str]] = [
     (["--disable-unused-ops"], "--disable-unused-ops needs --model (or --ops)"),
     (["--ops=+softmax"], "goes with --model and --disable-unused-ops"),
     (["--ops=conv2d,convolve3d"], "there is no operator 'convolve3d'"),
+    (["--prefix=here"], "--prefix=here must be an absolute path"),
     (["--reduce-precision"], "not yet available"),
     (["--backend=opencl"], "--backend=opencl is not yet available"),
     (["--backend=quantum"], "--backend=quantum is unknown"),
