@@ -392,6 +392,20 @@ def test_windows_wholly_in_the_padding(include: int, ref: Callable[..., Array]) 
     assert ref("max_pool", [x], {**attrs, "lo": 0.0}).ravel().tolist() == [0, 0, 1, 1, 0]
 
 
+def test_huge_kernels_take_no_longer_than_their_input(ref: Callable[..., Array]) -> None:
+    attrs: Attrs = {"kernel_shape": (2**30, 2**30), "auto_pad": "same_upper"}
+    x = f32([1, 2, 3, 4]).reshape(1, 2, 2, 1)
+    assert ref("max_pool", [x], attrs).ravel().tolist() == [4] * 4
+    assert ref("average_pool", [x], attrs).ravel().tolist() == [2.5] * 4
+    close(ref("average_pool", [x], {**attrs, "count_include_pad": 1}), np.full(x.shape, 10 / 2**60), 1e-6, 0)
+    huge = np.zeros((1, 2**28, 2**28, 0), np.float32)  # no elements, but rows without end
+    assert ref("global_average_pool", [huge]).shape == (1, 1, 1, 0)
+    assert ref("max_pool", [huge], {"kernel_shape": (1, 1)}).shape == huge.shape
+    assert ref("concat", [huge, huge], {"axis": 3}).shape == huge.shape
+    wide = {"strides": (2**28, 2**28), "pads": (1, 1, 0, 0)}
+    assert ref("conv2d", [huge, np.zeros((2, 2**28, 2**28, 0), np.float32)], wide).ravel().tolist() == [0, 0]
+
+
 def test_a_last_window_in_the_right_padding_is_dropped(library: Library) -> None:
     attrs: Attrs = {"kernel_shape": (1, 1), "strides": (3, 3), "pads": (0, 0, 2, 2), "ceil_mode": 1}
     # Positions 0, 3 and, in the padding, 6: of an input of 4, 4 + 2 cells, 3 windows by rounding up, of which one is dropped.

@@ -142,7 +142,9 @@ opsnn_status opsnn_exec_run(opsnn_exec *exec, opsnn_error *err) {
     for (uint32_t k = 0; k < plan->info.n_nodes; k++) {
         const double start = exec->times ? now_ns() : 0;
         running r = {exec, k};
-        if (plan->steps[k].kernel) opsnn_pool_run(exec->pool, plan->steps[k].fit.n_tasks, run_task, &r);
+        /* A result without elements is no work, however large its other dimensions are. */
+        const int has_work = plan->steps[k].kernel && plan->steps[k].node.outputs[0]->bytes != 0;
+        if (has_work) opsnn_pool_run(exec->pool, plan->steps[k].fit.n_tasks, run_task, &r);
         if (exec->times) exec->times[k] = now_ns() - start;
     }
     return OPSNN_OK;

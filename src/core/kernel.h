@@ -98,7 +98,8 @@ typedef struct opsnn_kernel {
     /* 1: it can, *fit is filled; 0: it cannot, fit->why says the rule. Knows nothing but its arguments. */
     int (*plan)(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit);
     void (*pack)(const opsnn_node *node, const opsnn_fit *fit, void *packed); /* NULL: weights as stored */
-    void (*run)(const opsnn_call *call, uint32_t task);                       /* no malloc, no threads, no errors */
+    /* No malloc, no threads, no errors. Not called where the output has no elements. */
+    void (*run)(const opsnn_call *call, uint32_t task);
     opsnn_map_fn map;                                                         /* element-wise kernels, else NULL */
 } opsnn_kernel;
 

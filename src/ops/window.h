@@ -70,4 +70,20 @@ static inline const char *opsnn_window_resolve(int axis, int32_t in, int32_t ker
     return (const char *)0;
 }
 
+/* The taps [*first, *end) of output position o that lie on the input; none: *first == *end. Walking these only takes no longer
+   than the input is large, whatever the kernel's size. */
+static inline void opsnn_window_taps(const opsnn_window *w, int32_t o, int32_t *first, int32_t *end) {
+    const int32_t at = o * w->stride - w->pad; /* of the first tap */
+    const int32_t before = at < 0 ? (-at - 1) / w->dilation + 1 : 0,
+                  until = at < w->in ? (w->in - 1 - at) / w->dilation + 1 : 0;
+    *end = until < w->kernel ? until : w->kernel;
+    *first = before < *end ? before : *end;
+}
+
+/* How many taps of output position o lie on the input and its padding, [-pad, in + pad_end): at least one. */
+static inline int32_t opsnn_window_padded_taps(const opsnn_window *w, int32_t o) {
+    const int32_t taps = (w->in + w->pad_end - 1 - (o * w->stride - w->pad)) / w->dilation + 1;
+    return taps < w->kernel ? taps : w->kernel;
+}
+
 #endif

@@ -5,22 +5,22 @@
 static void pixel(const void *params, const opsnn_window *h, const opsnn_window *w, const float *image, int32_t oy, int32_t ox,
                   float *y, size_t n) {
     const opsnn_average_pool_params *p = params;
+    int32_t y_first, y_end, x_first, x_end;
+    opsnn_window_taps(h, oy, &y_first, &y_end);
+    opsnn_window_taps(w, ox, &x_first, &x_end);
+    const double inside = (double)(y_end - y_first) * (double)(x_end - x_first);
+    const double padded = (double)opsnn_window_padded_taps(h, oy) * (double)opsnn_window_padded_taps(w, ox);
+    const double divisor = p->count_include_pad ? padded : inside;
     for (size_t c = 0; c < n; c++) {
-        double sum = 0.0, inside = 0.0, padded = 0.0; /* counts are doubles: a kernel of 65536 x 65536 is legal */
-        for (int32_t ky = 0; ky < h->kernel; ky++) {
-            const int32_t iy = oy * h->stride - h->pad + ky * h->dilation;
-            if (iy >= h->in + h->pad_end) continue;
-            for (int32_t kx = 0; kx < w->kernel; kx++) {
-                const int32_t ix = ox * w->stride - w->pad + kx * w->dilation;
-                if (ix >= w->in + w->pad_end) continue;
-                padded += 1.0;
-                if (iy < 0 || iy >= h->in || ix < 0 || ix >= w->in) continue;
-                inside += 1.0;
-                sum += (double)image[((size_t)iy * (size_t)w->in + (size_t)ix) * n + c];
+        double sum = 0.0;
+        for (int32_t ky = y_first; ky < y_end; ky++) {
+            const size_t iy = (size_t)(oy * h->stride - h->pad + ky * h->dilation);
+            for (int32_t kx = x_first; kx < x_end; kx++) {
+                const size_t ix = (size_t)(ox * w->stride - w->pad + kx * w->dilation);
+                sum += (double)image[(iy * (size_t)w->in + ix) * n + c];
             }
         }
-        const double divisor = p->count_include_pad ? padded : inside;
-        y[c] = opsnn_clamp(divisor > 0.0 ? (float)(sum / divisor) : 0.0f, p->lo, p->hi);
+        y[c] = opsnn_clamp(inside > 0.0 ? (float)(sum / divisor) : 0.0f, p->lo, p->hi);
     }
 }
 

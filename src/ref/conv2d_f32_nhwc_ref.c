@@ -25,18 +25,19 @@ static void row(const opsnn_call *call, const opsnn_window *h, const opsnn_windo
     const size_t step = weights->block > 1 ? weights->block : 1, taps = (size_t)opsnn_count(weights->dims + 1, 3);
     const float *x = call->in[0], *wt = call->in[1], *bias = opsnn_input(node, 2) ? call->in[2] : NULL;
     float *y = (float *)call->out[0] + (n * (size_t)h->out + (size_t)oy) * (size_t)w->out * n_out;
+    int32_t y_first, y_end, x_first, x_end;
+    opsnn_window_taps(h, oy, &y_first, &y_end);
+    if (per_group == 0) y_end = y_first; /* nothing to sum, though there may be many taps */
     for (int32_t ox = 0; ox < w->out; ox++) {
+        opsnn_window_taps(w, ox, &x_first, &x_end);
         for (size_t o = 0; o < n_out; o++) {
             const float *from = wt + opsnn_block_offset(weights->block, taps, o, 0);
             double sum = bias ? (double)bias[o] : 0.0;
-            for (int32_t ky = 0; ky < h->kernel; ky++) {
-                const int32_t iy = oy * h->stride - h->pad + ky * h->dilation;
-                if (iy < 0 || iy >= h->in) continue;
-                for (int32_t kx = 0; kx < w->kernel; kx++) {
-                    const int32_t ix = ox * w->stride - w->pad + kx * w->dilation;
-                    if (ix < 0 || ix >= w->in) continue;
-                    const size_t pixel = (n * (size_t)h->in + (size_t)iy) * (size_t)w->in + (size_t)ix;
-                    const float *px = x + pixel * n_in + o / group_out * per_group;
+            for (int32_t ky = y_first; ky < y_end; ky++) {
+                const size_t iy = (size_t)(oy * h->stride - h->pad + ky * h->dilation);
+                for (int32_t kx = x_first; kx < x_end; kx++) {
+                    const size_t ix = (size_t)(ox * w->stride - w->pad + kx * w->dilation);
+                    const float *px = x + ((n * (size_t)h->in + iy) * (size_t)w->in + ix) * n_in + o / group_out * per_group;
                     const float *pw = from + ((size_t)ky * (size_t)w->kernel + (size_t)kx) * per_group * step;
                     for (size_t c = 0; c < per_group; c++) sum += (double)px[c] * (double)pw[c * step];
                 }

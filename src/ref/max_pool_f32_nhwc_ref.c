@@ -6,15 +6,16 @@
 static void pixel(const void *params, const opsnn_window *h, const opsnn_window *w, const float *image, int32_t oy, int32_t ox,
                   float *y, size_t n) {
     const opsnn_max_pool_params *p = params;
+    int32_t y_first, y_end, x_first, x_end;
+    opsnn_window_taps(h, oy, &y_first, &y_end);
+    opsnn_window_taps(w, ox, &x_first, &x_end);
     for (size_t c = 0; c < n; c++) {
         float best = -INFINITY;
-        for (int32_t ky = 0; ky < h->kernel; ky++) {
-            const int32_t iy = oy * h->stride - h->pad + ky * h->dilation;
-            if (iy < 0 || iy >= h->in) continue;
-            for (int32_t kx = 0; kx < w->kernel; kx++) {
-                const int32_t ix = ox * w->stride - w->pad + kx * w->dilation;
-                if (ix < 0 || ix >= w->in) continue;
-                const float v = image[((size_t)iy * (size_t)w->in + (size_t)ix) * n + c];
+        for (int32_t ky = y_first; ky < y_end; ky++) {
+            const size_t iy = (size_t)(oy * h->stride - h->pad + ky * h->dilation);
+            for (int32_t kx = x_first; kx < x_end; kx++) {
+                const size_t ix = (size_t)(ox * w->stride - w->pad + kx * w->dilation);
+                const float v = image[(iy * (size_t)w->in + ix) * n + c];
                 if (v > best || v != v) best = v;
             }
         }
