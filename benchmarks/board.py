@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """An emulated ARM board: a Debian or Ubuntu system with Python under build/roots/, run by QEMU.
 
-    python benchmarks/board.py armhf                             make the root and print where it is
-    python benchmarks/board.py arm64 --cpu cortex-a53 -- -c 'import numpy'   run the board's Python
+    python benchmarks/board.py armhf                    make the root and print where it is
+    python benchmarks/board.py arm64 -c 'import numpy'  run the board's Python
 
 The packages come from the machine's own package sources through apt with a private state, so the
 machine's packages, lists and settings are not touched, and no root rights are needed.
@@ -232,8 +232,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("arch", choices=ARCHS)
-    parser.add_argument("--cpu", help="the CPU that QEMU shows, such as cortex-a53")
-    parser.add_argument("arguments", nargs="*", help="arguments for the board's Python")
+    parser.add_argument("--cpu", help="(before the board) such as cortex-a53")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments for the board's Python")
     options = parser.parse_args()
     try:
         if not options.arguments:

@@ -1,0 +1,79 @@
+"""Run a program on an emulated board and count the instructions of its marked regions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.board import ARCHS, ROOT, BoardError, board_command
+
+SOURCE = ROOT / "benchmarks" / "icount.c"
+PLUGIN = ROOT / "build" / "icount.so"
+
+
+@dataclass(frozen=True)
+class CountedRun:
+    """What a program printed, and what was counted while it ran."""
+
+    output: str
+    total: int  # instructions of the whole run
+    regions: list[int]  # instructions between each mark and the next
+    hottest: list[dict[str, Any]]  # blocks of instructions, as icount.c describes them
+
+
+def plugin() -> Path:
+    """Return the instruction counter, building it with this PC's compiler if need be."""
+    if PLUGIN.exists() and PLUGIN.stat().st_mtime > SOURCE.stat().st_mtime:
+        return PLUGIN
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if not compiler:
+        raise BoardError("counting instructions needs a C compiler: apt-get install gcc")
+    PLUGIN.parent.mkdir(parents=True, exist_ok=True)
+    temporary = PLUGIN.with_name(f"{PLUGIN.name}.{os.getpid()}")
+    command = [compiler, "-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden"]
+    subprocess.run([*command, "-o", temporary, SOURCE], check=True)
+    temporary.replace(PLUGIN)
+    return PLUGIN
+
+
+def run_counted(
+    arch: str,
+    command: Sequence[str | os.PathLike[str]],
+    cpu: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    hottest: int = 0,
+) -> CountedRun:
+    """Run a program of the board (given by its path on this PC) under the counter.
+
+    Raises BoardError with what the program printed if it fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="icount-") as folder:
+        counts = Path(folder) / "counts.json"
+        options = f"{plugin()},out={counts},top={hottest}"
+        line = board_command(arch, command, cpu, plugin=options)
+        result = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
+        if result.returncode or not counts.exists():
+            said = (result.stderr + result.stdout).strip()
+            program = Path(command[0]).name
+            raise BoardError(f"{program} failed on the emulated {arch} board:\n{said}")
+        counted = json.loads(counts.read_text())
+    regions = [region["instructions"] for region in counted["regions"]]
+    total = counted["total"]["instructions"]
+    return CountedRun(result.stdout, total, regions, counted["hottest"])
+
+
+def stripped_bytes(library: Path, arch: str) -> int:
+    """The size of a library as it would be shipped: without symbols and debugging information."""
+    strip = shutil.which(f"{ARCHS[arch].triple}-strip")
+    if not strip:
+        return library.stat().st_size
+    with tempfile.NamedTemporaryFile() as file:
+        subprocess.run([strip, "--strip-unneeded", "-o", file.name, library], check=True)
+        return Path(file.name).stat().st_size
