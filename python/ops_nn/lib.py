@@ -97,7 +97,17 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class PlanInfo:
-    """What a plan costs; ops_nn.h explains the fields of opsnn_plan_info."""
+    """What a plan costs.
+
+    n_tasks_max    parts of the widest node: more threads than this are of no use
+    arena_bytes    activations, inputs and outputs included
+    scratch_bytes  per thread
+    packed_bytes   weights that kernels want in another form than the model's
+    const_bytes    weights read in place
+    macs           multiply-adds of one run
+    moved_bytes    bytes read and written by one run, weights included
+    predicted_ns   of one run with the target's threads
+    """
 
     n_nodes: int
     n_inputs: int

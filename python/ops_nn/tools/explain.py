@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
                      for c in plan.candidates(i) if not c.chosen]  # fmt: skip
     common.table(["#", "node", "kernel", "MACs", "moved", "time", "share"], rows, right=(0, 3, 4, 5, 6))
     print()
-    _totals(plan)
+    _totals(plan, target.n_threads)
     return 0
 
 
@@ -64,10 +64,10 @@ def _why(candidate: Candidate) -> str:
     return f"cannot: {candidate.why}" if candidate.why else "slower"
 
 
-def _totals(plan: Plan) -> None:
+def _totals(plan: Plan, n_threads: int) -> None:
     info = plan.info
     rows = [
-        ("predicted time", f"{common.time(info.predicted_ns)} on one core"),
+        ("predicted time", f"{common.time(info.predicted_ns)} with {n_threads} thread{'s' * (n_threads > 1)}"),
         ("multiply-adds", common.count(info.macs)),
         ("bytes moved", common.size(info.moved_bytes)),
         ("weights", f"{common.size(info.const_bytes)} read in place, {common.size(info.packed_bytes)} packed"),
