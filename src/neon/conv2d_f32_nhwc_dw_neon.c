@@ -1,8 +1,8 @@
 /* Depthwise convolution, channel multiplier 1: a vector holds channels.
 
    3x3 and 5x5 windows of stride 1 and 2 slide along a row with their weights in registers: each pixel is loaded once per row of
-   the window and added to all the results it belongs to. Other windows, and the results at the left and right border, are made
-   one by one from the taps that lie inside the image. */
+   the window and added to all the results it belongs to. Other windows, and channels that are left over, are computed one result
+   at a time from the taps that lie inside the image. */
 #include "neon/simd.h"
 #include "ops/window.h"
 
@@ -57,101 +57,134 @@ OPSNN_INLINE void single(const depthwise *d, const float *image, int32_t oy, int
     else opsnn_store_part(y, acc, n);
 }
 
-/* Results [first, end) of a row for channels [c, c_end). */
-static void singly(const depthwise *d, const float *image, int32_t oy, int32_t first, int32_t end, size_t c, size_t c_end, float *y) {
-    for (int32_t ox = first; ox < end; ox++) {
-        float *out = y + (size_t)ox * d->c;
+/* The channels of a row from c on. */
+static void singly(const depthwise *d, const float *image, int32_t oy, int32_t n, size_t c, float *y) {
+    for (int32_t ox = 0; ox < n; ox++, y += d->c) {
         size_t i = c;
-        for (; i + 4 <= c_end; i += 4) single(d, image, oy, ox, i, 4, out + i);
-        if (i < c_end) single(d, image, oy, ox, i, c_end - i, out + i);
+        for (; i + 4 <= d->c; i += 4) single(d, image, oy, ox, i, 4, y + i);
+        if (i < d->c) single(d, image, oy, ox, i, d->c - i, y + i);
     }
 }
 
-/* n results of a row for 4 * vectors channels, all columns of their windows lying inside the image. x: the window's rows at its
-   first column; step: from a column to the next, 0 for a row of zeros. kernel, stride and vectors are constants. */
-OPSNN_INLINE void slide(const int kernel, const int stride, const int vectors, const float *const *x, const size_t *step,
-                        const float *weights, const float *bias, float lo_, float hi_, float *y, size_t y_step, size_t n) {
+/* A row of windows for the sliding kernels. */
+typedef struct slide_row {
+    const float *x[SLIDE_MOST]; /* the window's rows in the image, at column 0; zeros outside of it */
+    size_t step[SLIDE_MOST];    /* from a column to the next; 0 for zeros */
+    int32_t first;              /* column of the first window, at most 0 */
+    int32_t in, out;            /* columns of the image, results */
+    int32_t left, right;        /* results [left, right) add columns that all lie inside the image */
+    size_t c;
+    float lo, hi;
+} slide_row;
+
+/* Column k of the oldest live result's window, from the pointers p. acc[(i + turn) % live] belongs to the i-th oldest. */
+#define SLIDE_COLUMN(k, p, turn)                                                                                                 \
+    OPSNN_UNROLL for (int r = 0; r < kernel; r++) OPSNN_UNROLL for (int v = 0; v < vectors; v++) {                               \
+        const float32x4_t pixel = vld1q_f32((p)[r] + 4 * v);                                                                     \
+        OPSNN_UNROLL for (int i = 0; i < live; i++) if ((k) >= i * stride) acc[(i + (turn)) % live][v] =                         \
+            opsnn_fma(acc[(i + (turn)) % live][v], pixel, w[r][(k)-i * stride][v]);                                              \
+    }
+/* The oldest result is done, and its accumulators begin a new one. */
+#define SLIDE_STORE(turn)                                                                                                        \
+    OPSNN_UNROLL for (int v = 0; v < vectors; v++) {                                                                             \
+        vst1q_f32(y + 4 * v, opsnn_clampq(acc[(turn)][v], lo, hi));                                                              \
+        acc[(turn)][v] = vld1q_f32(bias + 4 * v);                                                                                \
+    }                                                                                                                            \
+    y += s->c;
+/* The same with columns that may lie outside. */
+#define SLIDE_CHECKED(k)                                                                                                         \
+    {                                                                                                                            \
+        const int inside = ix >= 0 && ix < s->in;                                                                                \
+        const float *p[SLIDE_MOST];                                                                                              \
+        ix++;                                                                                                                    \
+        OPSNN_UNROLL for (int r = 0; r < kernel; r++) {                                                                          \
+            p[r] = inside ? row[r] : zeros;                                                                                      \
+            if (inside) row[r] += step[r];                                                                                       \
+        }                                                                                                                        \
+        SLIDE_COLUMN(k, p, 0)                                                                                                    \
+    }
+
+/* A row for 4 * vectors channels. kernel, stride and vectors are constants. */
+OPSNN_INLINE void slide(const int kernel, const int stride, const int vectors, const slide_row *s, size_t c, const float *weights,
+                        const float *bias, float *y) {
     const int live = (kernel + stride - 1) / stride; /* results a column may belong to */
-    const float32x4_t lo = vdupq_n_f32(lo_), hi = vdupq_n_f32(hi_);
-    float32x4_t w[SLIDE_MOST][SLIDE_MOST][2], acc[SLIDE_MOST][2], first[2];
+    const float32x4_t lo = vdupq_n_f32(s->lo), hi = vdupq_n_f32(s->hi);
+    float32x4_t w[SLIDE_MOST][SLIDE_MOST][2], acc[SLIDE_MOST][2];
     const float *row[SLIDE_MOST];
+    size_t step[SLIDE_MOST];
     OPSNN_UNROLL for (int r = 0; r < kernel; r++) {
-        row[r] = x[r];
+        step[r] = s->step[r];
+        row[r] = s->x[r] + (step[r] ? c : 0);
         OPSNN_UNROLL for (int k = 0; k < kernel; k++)
             OPSNN_UNROLL for (int v = 0; v < vectors; v++) w[r][k][v] = vld1q_f32(weights + (r * kernel + k) * BLOCK + 4 * v);
     }
-    OPSNN_UNROLL for (int v = 0; v < vectors; v++) {
-        first[v] = vld1q_f32(bias + 4 * v);
-        OPSNN_UNROLL for (int i = 0; i < live; i++) acc[i][v] = first[v];
-    }
-/* Column k of the oldest live result's window. */
-#define SLIDE_COLUMN(k)                                                                                    \
-    OPSNN_UNROLL for (int r = 0; r < kernel; r++) {                                                        \
-        OPSNN_UNROLL for (int v = 0; v < vectors; v++) {                                                   \
-            const float32x4_t pixel = vld1q_f32(row[r] + 4 * v);                                           \
-            OPSNN_UNROLL for (int i = 0; i < live; i++)                                                    \
-                if (k >= i * stride) acc[i][v] = opsnn_fma(acc[i][v], pixel, w[r][k - i * stride][v]);     \
-        }                                                                                                  \
-        row[r] += step[r];                                                                                 \
-    }
-    OPSNN_UNROLL for (int k = 0; k < kernel - stride; k++) SLIDE_COLUMN(k)
-    for (; n; n--, y += y_step) {
-        OPSNN_UNROLL for (int k = kernel - stride; k < kernel; k++) SLIDE_COLUMN(k)
-        OPSNN_UNROLL for (int v = 0; v < vectors; v++) {
-            vst1q_f32(y + 4 * v, opsnn_clampq(acc[0][v], lo, hi));
-            OPSNN_UNROLL for (int i = 0; i < live; i++) acc[i][v] = i + 1 < live ? acc[i + 1][v] : first[v];
+    OPSNN_UNROLL for (int i = 0; i < live; i++)
+        OPSNN_UNROLL for (int v = 0; v < vectors; v++) acc[i][v] = vld1q_f32(bias + 4 * v);
+    int32_t ix = s->first, ox = 0, checked_end = s->left;
+    OPSNN_UNROLL for (int k = 0; k < kernel - stride; k++) SLIDE_CHECKED(k)
+    for (;;) {
+        for (; ox < checked_end; ox++) {
+            OPSNN_UNROLL for (int k = kernel - stride; k < kernel; k++) SLIDE_CHECKED(k)
+            SLIDE_STORE(0)
+            OPSNN_UNROLL for (int v = 0; v < vectors; v++) {
+                const float32x4_t begun = acc[0][v];
+                OPSNN_UNROLL for (int i = 0; i + 1 < live; i++) acc[i][v] = acc[i + 1][v];
+                acc[live - 1][v] = begun;
+            }
         }
+        if (ox == s->out) return;
+        for (; ox + live <= s->right; ox += live, ix += live * stride) {
+            OPSNN_UNROLL for (int turn = 0; turn < live; turn++) {
+                OPSNN_UNROLL for (int k = kernel - stride; k < kernel; k++) {
+                    SLIDE_COLUMN(k, row, turn)
+                    OPSNN_UNROLL for (int r = 0; r < kernel; r++) row[r] += step[r];
+                }
+                SLIDE_STORE(turn)
+            }
+        }
+        checked_end = s->out;
     }
-#undef SLIDE_COLUMN
 }
 
-typedef void slide_fn(const float *const *x, const size_t *step, const float *weights, const float *bias, float lo, float hi, float *y,
-                      size_t y_step, size_t n);
+typedef void slide_fn(const slide_row *s, size_t c, const float *weights, const float *bias, float *y);
 #define SLIDE(kernel, stride, vectors)                                                                                           \
-    static void slide_##kernel##_##stride(const float *const *x, const size_t *step, const float *weights, const float *bias,    \
-                                          float lo, float hi, float *y, size_t y_step, size_t n) {                               \
-        slide(kernel, stride, vectors, x, step, weights, bias, lo, hi, y, y_step, n);                                            \
+    static void slide_##kernel##_##stride(const slide_row *s, size_t c, const float *weights, const float *bias, float *y) {     \
+        slide(kernel, stride, vectors, s, c, weights, bias, y);                                                                  \
     }
-/* Channels at a time: as many as leave the weights of a 3x3 window in registers. */
+/* Vectors at a time: as many as leave the weights of a 3x3 window in registers. */
 enum { SLIDE_3 = OPSNN_NEON_REGISTERS / 16, SLIDE_5 = 1 };
 SLIDE(3, 1, SLIDE_3)
 SLIDE(3, 2, SLIDE_3)
 SLIDE(5, 1, SLIDE_5)
 SLIDE(5, 2, SLIDE_5)
 
+static slide_fn *find_slide(const depthwise *d) {
+    if (d->h.kernel != d->w.kernel || d->h.dilation != 1 || d->w.dilation != 1) return NULL;
+    if (d->w.kernel == 3) return d->w.stride == 1 ? slide_3_1 : d->w.stride == 2 ? slide_3_2 : NULL;
+    if (d->w.kernel == 5) return d->w.stride == 1 ? slide_5_1 : d->w.stride == 2 ? slide_5_2 : NULL;
+    return NULL;
+}
+
+static int32_t between(int32_t low, int32_t x, int32_t high) { return x < low ? low : x > high ? high : x; }
+
 static void one_row(const depthwise *d, const float *image, int32_t oy, float *y) {
-    const int32_t kernel = d->w.kernel, stride = d->w.stride, out = d->w.out;
-    slide_fn *fn = NULL;
-    if (kernel == d->h.kernel && d->w.dilation == 1 && d->h.dilation == 1) {
-        if (kernel == 3) fn = stride == 1 ? slide_3_1 : stride == 2 ? slide_3_2 : NULL;
-        if (kernel == 5) fn = stride == 1 ? slide_5_1 : stride == 2 ? slide_5_2 : NULL;
+    slide_fn *fn = find_slide(d);
+    const int32_t kernel = d->w.kernel, stride = d->w.stride, pad = d->w.pad, out = d->w.out;
+    const size_t width = fn ? 4 * (size_t)(kernel == 3 ? SLIDE_3 : SLIDE_5) : d->c + 1, slid = d->c / width * width;
+    if (fn) {
+        slide_row s = {.first = -pad, .in = d->w.in, .out = out, .c = d->c, .lo = d->lo, .hi = d->hi};
+        s.left = between(0, (pad - (kernel - stride) + stride - 1) / stride, out);
+        s.right = between(s.left, d->w.in + pad < kernel ? 0 : (d->w.in + pad - kernel) / stride + 1, out);
+        for (int32_t r = 0; r < kernel; r++) {
+            const int32_t iy = oy * d->h.stride - d->h.pad + r;
+            const int inside = iy >= 0 && iy < d->h.in;
+            s.step[r] = inside ? d->c : 0;
+            s.x[r] = inside ? image + (size_t)iy * (size_t)d->w.in * d->c : zeros;
+        }
+        for (size_t c = 0; c < slid; c += width)
+            fn(&s, c, d->weights + c / BLOCK * d->n_taps * BLOCK + c % BLOCK, d->bias ? d->bias + c : zeros, y + c);
     }
-    /* Results [left, right) have all their columns inside the image. */
-    int32_t left = (d->w.pad + stride - 1) / stride, right = d->w.in + d->w.pad - kernel;
-    right = right < 0 ? 0 : right / stride + 1;
-    if (right > out) right = out;
-    if (!fn || left >= right) {
-        singly(d, image, oy, 0, out, 0, d->c, y);
-        return;
-    }
-    const size_t width = kernel == 3 ? 4 * SLIDE_3 : 4 * SLIDE_5, slid = d->c / width * width;
-    size_t step[SLIDE_MOST];
-    const float *row[SLIDE_MOST];
-    for (int32_t r = 0; r < kernel; r++) {
-        const int32_t iy = oy * d->h.stride - d->h.pad + r;
-        const int inside = iy >= 0 && iy < d->h.in;
-        step[r] = inside ? d->c : 0;
-        row[r] = inside ? image + ((size_t)iy * (size_t)d->w.in + (size_t)(left * stride - d->w.pad)) * d->c : zeros;
-    }
-    singly(d, image, oy, 0, left, 0, slid, y);
-    for (size_t c = 0; c < slid; c += width) {
-        fn(row, step, d->weights + c / BLOCK * d->n_taps * BLOCK + c % BLOCK, d->bias ? d->bias + c : zeros, d->lo, d->hi,
-           y + (size_t)left * d->c + c, d->c, (size_t)(right - left));
-        for (int32_t r = 0; r < kernel; r++)
-            if (step[r]) row[r] += width;
-    }
-    singly(d, image, oy, right, out, 0, slid, y);
-    if (slid < d->c) singly(d, image, oy, 0, out, slid, d->c, y);
+    if (slid < d->c) singly(d, image, oy, out, slid, y);
 }
 
 static void run(const opsnn_call *call, uint32_t task) {

@@ -1,6 +1,4 @@
 /* Convolution as an indirect matrix product (gemm_f32.h): any kernel, stride, dilation and padding; groups of whole blocks. */
-#include <math.h>
-
 #include "neon/gemm_f32.h"
 #include "ops/window.h"
 
@@ -111,11 +109,12 @@ static void run(const opsnn_call *call, uint32_t task) {
     const float **runs = call->scratch;
     float *zeros = (float *)(void *)((unsigned char *)call->scratch + runs_bytes(&s)), *merged = zeros + zeros_of(&s);
     memset(zeros, 0, zeros_of(&s) * sizeof(float));
-    const opsnn_gemm g = {
+    opsnn_gemm g = {
         .n_taps = s.n_taps, .length = s.length, .n = s.o, .row_step = s.o, .w = call->in[1],
         .bias = opsnn_input(node, 2) ? call->in[2] : NULL,
-        .lo = p->lo, .hi = p->hi, .clamp = p->lo > -INFINITY || p->hi < INFINITY,
+        .lo = p->lo, .hi = p->hi,
     };
+    opsnn_gemm_prepare(&g);
     const size_t blocks = (s.o + OPSNN_GEMM_BLOCK - 1) / OPSNN_GEMM_BLOCK, group_blocks = s.group == 1 ? blocks : blocks / s.group;
     const uint32_t n_tasks = call->fit->n_tasks;
     /* Tasks are whole tiles of pixels; a single pixel's channels are shared out instead. */

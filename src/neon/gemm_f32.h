@@ -9,6 +9,8 @@
 #ifndef OPSNN_NEON_GEMM_F32_H
 #define OPSNN_NEON_GEMM_F32_H
 
+#include <math.h>
+
 #include "neon/simd.h"
 
 /* Rows of a tile: two accumulators each, and room for one vector of each row and for the weights. */
@@ -22,34 +24,39 @@ typedef struct opsnn_gemm {
     const float *bias;  /* n floats, or NULL */
     float lo, hi;
     int clamp;          /* lo or hi is finite */
+    float last_bias[OPSNN_GEMM_BLOCK]; /* of a last block that is not whole, or zeros where there is no bias */
 } opsnn_gemm;
+
+/* Fills in what follows from the rest. */
+static void opsnn_gemm_prepare(opsnn_gemm *g) {
+    g->clamp = g->lo > -INFINITY || g->hi < INFINITY;
+    const size_t whole = g->n / OPSNN_GEMM_BLOCK * OPSNN_GEMM_BLOCK;
+    for (size_t i = 0; i < OPSNN_GEMM_BLOCK; i++) g->last_bias[i] = g->bias && whole + i < g->n ? g->bias[whole + i] : 0.0f;
+}
+
+static __attribute__((noinline)) void opsnn_gemm_store_part(const opsnn_gemm *g, size_t count, const float *part, float *y, size_t width) {
+    for (size_t m = 0; m < count; m++)
+        for (size_t i = 0; i < width; i++) y[m * g->row_step + i] = part[m * OPSNN_GEMM_BLOCK + i];
+}
 
 /* `count` (a constant) rows times blocks [first, end); y: the first row's results, all n of them. runs: [n_taps][OPSNN_GEMM_ROWS]. */
 OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const float *const *runs, size_t first, size_t end, float *y) {
     const float *w = g->w + first * g->n_taps * g->length * OPSNN_GEMM_BLOCK;
+    const size_t quads = g->length / 4, rest = g->length % 4;
     for (size_t block = first; block < end; block++) {
-        const size_t at = block * OPSNN_GEMM_BLOCK, width = g->n - at < OPSNN_GEMM_BLOCK ? g->n - at : OPSNN_GEMM_BLOCK;
+        const size_t at = block * OPSNN_GEMM_BLOCK;
+        const int whole = g->n - at >= OPSNN_GEMM_BLOCK;
+        const float *bias = whole && g->bias ? g->bias + at : g->last_bias;
         float32x4_t acc[OPSNN_GEMM_ROWS][2];
-        acc[0][0] = acc[0][1] = vdupq_n_f32(0);
-        if (g->bias && width == OPSNN_GEMM_BLOCK) {
-            acc[0][0] = vld1q_f32(g->bias + at);
-            acc[0][1] = vld1q_f32(g->bias + at + 4);
-        } else if (g->bias) {
-            float padded[OPSNN_GEMM_BLOCK] = {0};
-            for (size_t i = 0; i < width; i++) padded[i] = g->bias[at + i];
-            acc[0][0] = vld1q_f32(padded);
-            acc[0][1] = vld1q_f32(padded + 4);
-        }
-        OPSNN_UNROLL for (int m = 1; m < count; m++) {
-            acc[m][0] = acc[0][0];
-            acc[m][1] = acc[0][1];
+        OPSNN_UNROLL for (int m = 0; m < count; m++) {
+            acc[m][0] = vld1q_f32(bias);
+            acc[m][1] = vld1q_f32(bias + 4);
         }
         const float *const *run = runs;
         for (size_t t = g->n_taps; t; t--, run += OPSNN_GEMM_ROWS) {
             const float *a[OPSNN_GEMM_ROWS];
             OPSNN_UNROLL for (int m = 0; m < count; m++) a[m] = run[m];
-            size_t k = g->length;
-            for (; k >= 4; k -= 4) {
+            for (size_t k = quads; k; k--) {
                 float32x4_t v[OPSNN_GEMM_ROWS], w0, w1;
                 OPSNN_UNROLL for (int m = 0; m < count; m++) {
                     v[m] = vld1q_f32(a[m]);
@@ -72,7 +79,7 @@ OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const fl
                 OPSNN_GEMM_STEP(2)
                 OPSNN_GEMM_STEP(3)
             }
-            for (; k; k--) {
+            for (size_t k = rest; k; k--) {
                 float32x4_t v[OPSNN_GEMM_ROWS], w0, w1;
                 OPSNN_UNROLL for (int m = 0; m < count; m++) v[m] = vld1q_dup_f32(a[m]++);
                 OPSNN_GEMM_STEP(0)
@@ -85,27 +92,19 @@ OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const fl
                 acc[m][1] = opsnn_clampq(acc[m][1], lo, hi);
             }
         }
-        float *out = y + at;
-        if (width == OPSNN_GEMM_BLOCK) {
-            OPSNN_UNROLL for (int m = 0; m < count; m++) {
-                vst1q_f32(out, acc[m][0]);
-                vst1q_f32(out + 4, acc[m][1]);
-                out += g->row_step;
-            }
-        } else {
-            float buffer[OPSNN_GEMM_ROWS][OPSNN_GEMM_BLOCK];
-            OPSNN_UNROLL for (int m = 0; m < count; m++) {
-                vst1q_f32(buffer[m], acc[m][0]);
-                vst1q_f32(buffer[m] + 4, acc[m][1]);
-            }
-            for (int m = 0; m < count; m++, out += g->row_step)
-                for (size_t i = 0; i < width; i++) out[i] = buffer[m][i];
+        float part[OPSNN_GEMM_ROWS * OPSNN_GEMM_BLOCK], *out = whole ? y + at : part;
+        const size_t step = whole ? g->row_step : OPSNN_GEMM_BLOCK;
+        OPSNN_UNROLL for (int m = 0; m < count; m++) {
+            vst1q_f32(out, acc[m][0]);
+            vst1q_f32(out + 4, acc[m][1]);
+            out += step;
         }
+        if (!whole) opsnn_gemm_store_part(g, (size_t)count, part, y + at, g->n - at);
     }
 }
 
 #define OPSNN_GEMM_TILE(count)                                                                                                  \
-    static void gemm_tile_##count(const opsnn_gemm *g, const float *const *runs, size_t first, size_t end, float *y) {           \
+    static __attribute__((noinline)) void gemm_tile_##count(const opsnn_gemm *g, const float *const *runs, size_t first, size_t end, float *y) {           \
         opsnn_gemm_tile(count, g, runs, first, end, y);                                                                          \
     }
 #if OPSNN_NEON_REGISTERS == 32
