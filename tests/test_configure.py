@@ -298,3 +298,11 @@ def test_bootstrap_is_posix_shell() -> None:
     for path in (ROOT / "bootstrap", ROOT / ".ci" / "run"):
         assert run("sh", "-n", path).returncode == 0
         assert os.access(path, os.X_OK)
+
+
+def test_the_table_of_boards_in_the_docs() -> None:
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| .* \| (.*) \|$", (ROOT / "docs" / "boards.md").read_text(), re.M))
+    assert sorted(rows) == sorted(p.stem for p in (ROOT / "boards").glob("*.toml"))
+    for key, targets in rows.items():
+        short = {"arm-linux-gnueabihf": "armhf", "aarch64-linux-gnu": "aarch64"}
+        assert all(short[t] in targets for t in C.load_board(key).soc.levels), key
