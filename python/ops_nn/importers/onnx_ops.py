@@ -7,7 +7,7 @@ from typing import Any, Optional
 import numpy as np
 
 from .. import schema as S
-from ..ir import Shape, Value, reshape_to
+from ..ir import Dim, Shape, Value, count, reshape_to
 from .onnx import Context, OnnxNode, Problem, Varying
 
 Converter = Callable[[Context, OnnxNode], None]
@@ -143,8 +143,8 @@ def _global(ctx: Context, node: OnnxNode) -> None:
 
 @converter("ReduceMean", "ReduceMax")
 def _reduce(ctx: Context, node: OnnxNode) -> None:
-    # axes: an attribute before opset 18, then an input; noop_with_empty_axes came with it. Only the reductions that are global
-    # pools under another name are supported.
+    # axes: an attribute before opset 18, then an input; noop_with_empty_axes came with it. A reduction over neighbouring axes
+    # is a global pool of the tensor seen as [what is before, those axes, 1, what is behind], channels last.
     op = "global_average_pool" if node.op == "ReduceMean" else "global_max_pool"
     rank = ctx.rank(node.given(0))
     axes = ctx.ints(node.given(1), "axes") if node.given(1) else node.attr("axes", ())
@@ -154,14 +154,23 @@ def _reduce(ctx: Context, node: OnnxNode) -> None:
         return
     axes = tuple(sorted(_axis(a, rank) for a in axes)) or tuple(range(rank))
     x, output = ctx.tensor(node.given(0)), node.output(0)
-    if axes == (1, 2) and rank == 4:  # a graph that is nhwc already
-        y = ctx.emit(op, [x], output if keepdims else None, "nhwc")
-        if not keepdims:
-            ctx.emit("squeeze", [y], output, axes=(1, 2))
-    elif axes == tuple(range(2, rank)) and rank > 2:
+    if axes == tuple(range(2, rank)) and rank > 2:
         _global_pool(ctx, node, op, rank, keepdims)
+    elif axes == tuple(range(axes[0], axes[-1] + 1)):
+        shape, first, end = ctx.shape(node.given(0)), axes[0], axes[-1] + 1
+        folded = (_joined(shape[:first]), _joined(shape[first:end]), 1, _joined(shape[end:]))
+        x = _reshape(ctx, x, shape, folded)
+        y = ctx.emit(op, [x], None, "nhwc")
+        kept = (1,) * len(axes) if keepdims else ()
+        _reshape(ctx, y, (folded[0], 1, 1, folded[3]), (*shape[:first], *kept, *shape[end:]), output)
     else:
-        raise Problem(f"it reduces the axes {axes} of {rank}; only reductions over all spatial axes (2, 3, ...) are supported")
+        raise Problem(f"it reduces the axes {axes} of {rank}; only neighbouring axes are supported")
+
+
+def _joined(shape: Shape) -> Dim:
+    """The dimension that several make when joined."""
+    total = count(shape)
+    return total if total is not None else shape[0] if len(shape) == 1 else None
 
 
 @converter("BatchNormalization")
@@ -542,23 +551,24 @@ def _split(ctx: Context, node: OnnxNode) -> None:
 
 @converter("DepthToSpace", "SpaceToDepth")
 def _depth_space(ctx: Context, node: OnnxNode) -> None:
-    # DepthToSpace's mode came with opset 11; before, it is DCR.
+    # DepthToSpace's mode came with opset 11, SpaceToDepth's later; before, it is DCR: the place in a block counts more than the
+    # channel.
     x, shape, block = ctx.value(node.given(0)), ctx.shape(node.given(0)), node.attr("blocksize", int)
     if len(shape) != 4 or block < 1:
         raise Problem(f"an input of {len(shape)} dimensions and blocks of {block} do not fit", unsupported=False)
     c, h, w = _numbers(shape[1:])
+    crd = node.attr("mode", "DCR") == "CRD"
     if node.op == "DepthToSpace":
         if c % (block * block):
             raise Problem(f"{c} channels do not divide into blocks of {block}x{block}", unsupported=False)
         rest = c // (block * block)
-        crd = node.attr("mode", "DCR") == "CRD"
         inner = (0, rest, block, block, h, w) if crd else (0, block, block, rest, h, w)
         perm, last = ((0, 1, 4, 2, 5, 3) if crd else (0, 3, 4, 1, 5, 2)), (0, rest, h * block, w * block)
     else:
         if h % block or w % block:
             raise Problem(f"{h}x{w} does not divide into blocks of {block}", unsupported=False)
         inner = (0, c, h // block, block, w // block, block)
-        perm, last = (0, 3, 5, 1, 2, 4), (0, c * block * block, h // block, w // block)
+        perm, last = ((0, 1, 3, 5, 2, 4) if crd else (0, 3, 5, 1, 2, 4)), (0, c * block * block, h // block, w // block)
     y = ctx.emit("reshape", [x], shape=inner)
     y = ctx.emit("transpose", [y], perm=perm)
     ctx.emit("reshape", [y], node.output(0), shape=last)

@@ -26,13 +26,13 @@ from .no_ops import no_ops
 from .padding import padding
 from .tails import tails
 from .tools import Evaluate, Tools
-from .views import views
+from .views import sink_views, views
 
 __all__ = ["PASSES", "Evaluate", "Pass", "Tools", "optimize"]
 
 Pass = Callable[[Graph, Tools], int]
 
-CLEAN: tuple[Pass, ...] = (no_ops, views, constant_folding, common_subexpressions, dead_code)
+CLEAN: tuple[Pass, ...] = (no_ops, views, sink_views, constant_folding, common_subexpressions, dead_code)
 
 # Groups, each repeated until it changes nothing.
 PASSES: tuple[tuple[Pass, ...], ...] = (
