@@ -291,6 +291,24 @@ def test_conv2d(
     close(ref("conv2d", [x, const(w), None], attrs), conv_by_ort(x, w, None, attrs), 1e-5, 1e-5)
 
 
+def test_random_convolutions(ref: Callable[..., Array], rng: np.random.Generator) -> None:
+    def pick(low: int, high: int, n: int = 2) -> tuple[int, ...]:
+        return tuple(int(v) for v in rng.integers(low, high + 1, n))
+
+    tried = 0
+    while tried < 100:
+        (group, per_group), size, kernel, dilations = pick(1, 3), pick(1, 10), pick(1, 4), pick(1, 3)
+        attrs: Attrs = {"strides": pick(1, 4), "dilations": dilations, "group": group, "pads": pick(0, 5, 4)}
+        if rng.integers(2):
+            attrs["auto_pad"] = ("same_upper", "same_lower")[int(rng.integers(2))]
+        elif any(n + sum(attrs["pads"][i::2]) <= d * (k - 1) for i, (n, k, d) in enumerate(zip(size, kernel, dilations))):
+            continue
+        tried += 1
+        n_out = group * int(rng.integers(1, 4))
+        x, w = normal(rng, 2, *size, group * per_group), normal(rng, n_out, *kernel, per_group)
+        close(ref("conv2d", [x, const(w, (0, 4, 8)[tried % 3])], attrs), conv_by_ort(x, w, None, attrs), 1e-5, 1e-5)
+
+
 def test_conv2d_without_work(ref: Callable[..., Array], rng: np.random.Generator) -> None:
     b = normal(rng, 3)
     assert ref("conv2d", [normal(rng, 0, 4, 4, 2), const(normal(rng, 3, 3, 3, 2)), b]).shape == (0, 2, 2, 3)
@@ -372,6 +390,18 @@ def test_pools(size: tuple[int, int], attrs: Attrs, ref: Callable[..., Array], r
         y = ref("average_pool", [x], both)
         close(y, pool_by_ort("average_pool", x, both))
         assert np.array_equal(ref("average_pool", [x], both, threads=3), y)
+
+
+def test_auto_pad_beyond_onnxruntime(ref: Callable[..., Array]) -> None:
+    """Strides larger than windows start at 0 (TensorFlow's meaning), and ceil_mode does not change auto_pad valid (ONNX's)."""
+    x = f32(np.arange(8)).reshape(1, 1, 8, 1)
+    for auto_pad in ("same_upper", "same_lower"):
+        one: Attrs = {"strides": (1, 4), "auto_pad": auto_pad}
+        assert ref("max_pool", [x], {"kernel_shape": (1, 1), **one}).ravel().tolist() == [0, 4]
+        assert ref("average_pool", [x], {"kernel_shape": (1, 1), **one}).ravel().tolist() == [0, 4]
+        assert ref("conv2d", [x, np.ones((1, 1, 1, 1), np.float32)], one).ravel().tolist() == [0, 4]
+    valid = {"kernel_shape": (1, 3), "strides": (1, 3), "auto_pad": "valid", "ceil_mode": 1}
+    assert ref("max_pool", [x], valid).ravel().tolist() == [2, 5]
 
 
 def test_average_pool_divides_by_what_lies_in_the_padded_input(ref: Callable[..., Array]) -> None:

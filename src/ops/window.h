@@ -17,7 +17,8 @@ typedef struct opsnn_window {
 
 /* Resolves one axis (0: height, 1: width) of in elements. Returns NULL, or what is wrong; then *w holds the numbers as far as
    they are known. pads is {top, left, bottom, right} and only counts where auto_pad is notset. With auto_pad, ceil_mode changes
-   nothing: ONNX's formulas give one size. */
+   nothing: ONNX's formulas give one size. Where the stride is larger than the window, the same_ ones pad nothing, and windows
+   start at 0: TensorFlow's meaning, from which such models come; ONNX's runtimes differ among themselves there. */
 static inline const char *opsnn_window_resolve(int axis, int32_t in, int32_t kernel, const int32_t *strides,
                                                const int32_t *dilations, const int32_t *pads, int32_t auto_pad,
                                                int32_t ceil_mode, opsnn_window *w) {
