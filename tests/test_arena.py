@@ -82,6 +82,10 @@ def test_smallest_sufficient_gap_is_taken(layout: Layout) -> None:
     blocks = [Interval(6400, 0, 9), Interval(3200, 0, 4), Interval(3100, 0, 9), Interval(1280, 0, 4), Interval(1216, 0, 9)]
     offsets, _ = layout([*blocks, Interval(1200, 5, 9)])
     assert offsets[5] == offsets[3]
+    # Here the larger gap, of two that die, is the second.
+    blocks = [Interval(6400, 0, 9), Interval(3200, 0, 4), Interval(3100, 0, 9), Interval(3000, 0, 4), Interval(2900, 0, 4)]
+    offsets, _ = layout([*blocks, Interval(2800, 0, 9), Interval(2700, 5, 9)])
+    assert offsets[6] == offsets[1] < offsets[2] < offsets[3] < offsets[4] < offsets[5]
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -210,10 +210,12 @@ def test_freed_in_any_order(library: lib.Library, order: tuple[str, ...]) -> Non
     assert c.opsnn_plan_create(made["model"][0], ffi.NULL, ffi.NULL, 0, made["plan"], error) == 0
     assert c.opsnn_pool_create(2, made["pool"], error) == 0
     assert c.opsnn_exec_create(made["plan"][0], made["pool"][0], ffi.NULL, 0, made["exec"], error) == 0
+    everything = library.memory_usage()[0]
     for kind in order:
         if "exec" not in order[: order.index(kind)]:
             ffi.memmove(c.opsnn_exec_input(made["exec"][0], 0), FEED.tobytes(), FEED.nbytes)
             assert c.opsnn_exec_run(made["exec"][0], error) == 0
+            assert library.memory_usage()[0] == everything, "the executor keeps all that it needs"
         getattr(c, f"opsnn_{kind}_free")(made[kind][0])
     assert library.memory_usage()[0] == 0
 

@@ -226,6 +226,7 @@ def test_batch_normalization_takes_over_only_its_input(library: lib.Library) -> 
     )
     data = net.bytes(y, same)
     row = X.reshape(24)[:8]
+    assert arena(library, data) == 3 * 64
     got = results(library, data, row.reshape(1, 1, 1, 8) + 1, row)
     assert np.allclose(got[0].reshape(8), (row + 1) * row) and np.allclose(got[1].reshape(8), row * row)
 
@@ -366,6 +367,8 @@ def test_moved_bytes_count_each_tensor_once(library: lib.Library) -> None:
         ([("add", np.ones((5, 1, 1, 4)))], "fused step add: its operand"),
         ([("add", np.ones((1, 1, 1, 4)))], "fused step add: its operand"),
         ([("add", np.ones(3))], r"fused step add: .*\[3\]"),
+        ([("add", np.ones((3, 4)))], "fused step add: its operand"),
+        ([("add", np.ones((2, 1, 4)))], "fused step add: its operand"),
         ([("add", np.ones((8, 4)))], "fused step add: "),
     ],
 )

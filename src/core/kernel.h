@@ -107,8 +107,8 @@ typedef struct opsnn_kernel {
 typedef struct opsnn_rule {
     /* Checks parameters against inputs, fills outputs' dims, rank and dtype (data and bytes are the caller's). On failure
        returns OPSNN_E_SHAPE with err->text "<what is wrong with which numbers>"; the caller puts operator and node before it.
-       Inputs are sound values: rank <= OPSNN_MAX_RANK, dims >= 0, the schema's number of inputs, and dtype equal among inputs
-       unless the rule itself checks. It must survive any parameter values: they come from a file. */
+       Inputs are sound values: rank <= OPSNN_MAX_RANK, dims >= 0 (no product of them overflows), and the schema's number of
+       inputs. The rule checks their types and blocks. It must survive any parameter values: they come from a file. */
     opsnn_status (*infer)(const opsnn_node *node, opsnn_value *const *outputs, opsnn_error *err);
     /* Multiply-adds (or element operations) of one run, shapes being known and valid. */
     uint64_t (*macs)(const opsnn_node *node);
@@ -123,6 +123,8 @@ typedef struct opsnn_op_entry {
     uint16_t min_inputs, max_inputs, n_outputs;
     uint16_t flags; /* OPSNN_OP_* */
 } opsnn_op_entry;
+/* INPLACE: out[0] may be the memory of input 0 (of any input where MAP is set, too) if that has the output's shape, so kernels
+   read what belongs to an element, or a row, before they write it. A tail's operands never lie there. */
 enum { OPSNN_OP_VIEW = 1, OPSNN_OP_INPLACE = 2, OPSNN_OP_MAP = 4, OPSNN_OP_LAYOUT = 8 };
 extern const opsnn_op_entry opsnn_ops_table[]; /* every operator of the schema, ids ascending */
 extern const uint32_t opsnn_ops_count;

@@ -47,7 +47,7 @@ static void trace(const layout *l) {
 static uint32_t slot_in_place(const layout *l, const opsnn_step *step, uint32_t k) {
     const opsnn_node *node = &step->node;
     const opsnn_value *y = node->outputs[0];
-    if (!(step->entry->flags & OPSNN_OP_INPLACE) || (l->plan->flags & OPSNN_PLAN_NO_REUSE)) return OPSNN_NONE;
+    if (!(step->entry->flags & OPSNN_OP_INPLACE)) return OPSNN_NONE;
     const uint32_t n = step->entry->flags & OPSNN_OP_MAP ? node->n_inputs : 1;
     for (uint32_t i = 0; i < n; i++) {
         const opsnn_value *x = node->inputs[i];
