@@ -180,8 +180,8 @@ class Context:
         if isinstance(data, Varying):
             raise Problem(f"{what} ('{name}') depends on the open dimension{self._symbols()}", "fix it with --shape")
         if data is None:
-            refused = next((f.refused[name] for f in self.folded if name in f.refused), "")
-            raise Problem(f"{what} ('{name}') must be constant: {refused or 'it is computed from the data'}")
+            why = self.folded[0].failed.get(name) or self.folded[1].failed.get(name) or "it is computed from the data"
+            raise Problem(f"{what} ('{name}') must be constant: {why}")
         return data
 
     def ints(self, name: str, what: str) -> tuple[int, ...]:
@@ -343,7 +343,7 @@ def _external(model: onnx.ModelProto, path: Optional[Path], name: str) -> None:
 
 def _check(model: onnx.ModelProto, name: str) -> int:
     """The opset of the standard operators, if it is one that we know."""
-    opset = next((i.version for i in model.opset_import if i.domain in ("", "ai.onnx")), 0)
+    opset = next((i.version for i in model.opset_import if i.domain in onnx_fold.STANDARD), 0)
     newest = onnx.defs.onnx_opset_version()
     if not model.HasField("graph") or not model.opset_import:
         raise FormatError(f"{name}: is no ONNX model, or an empty one")
@@ -451,12 +451,14 @@ def _convert(
     live, context.needed = _live(model, context)
     for proto in live:
         node = context.node = OnnxNode(proto, opset)
-        converter = CONVERTERS.get(node.op) if proto.domain in ("", "ai.onnx") else None
+        converter = CONVERTERS.get(node.op) if proto.domain in onnx_fold.STANDARD else None
         before, done = len(graph.nodes), False
         try:
+            for folded in context.folded:
+                if node.output(0) in folded.too_large:
+                    raise Problem(folded.too_large[node.output(0)])
             if converter is None:
-                refused = next((f.refused[node.output(0)] for f in context.folded if node.output(0) in f.refused), "")
-                raise Problem(refused or "this operator is not supported", "" if refused else _remedy(node.op))
+                raise Problem("this operator is not supported", _remedy(node.op))
             # What reads a failed node's result fails for the same reason: that is told once.
             if failed.isdisjoint(proto.input):
                 converter(context, node)

@@ -20,6 +20,7 @@ from ..shapes import Binding
 BUDGET_BYTES = 256 << 20  # of all that folding may make, for one model
 _SMALL = 4096  # elements: constants up to this size are shown to shape inference, which wants the values of shapes only
 _ROUNDS = 64
+STANDARD = ("", "ai.onnx")  # names of the domain of ONNX's own operators
 
 Inputs = Sequence[Optional[Array]]
 
@@ -96,7 +97,9 @@ class Folded:
     constants: dict[str, Array]
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     elem_types: dict[str, int] = field(default_factory=dict)  # onnx.TensorProto.*
-    refused: dict[str, str] = field(default_factory=dict)  # a node's first output: why it was not folded
+    # Nodes with constant inputs that were not folded, by their first output, and why.
+    too_large: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def bind(shape: Sequence[Any], binding: Binding) -> tuple[int, ...]:
@@ -112,6 +115,8 @@ def fold(
     """inputs: element type and shape of each of the model's inputs, with names for open dimensions, which binding turns into
     numbers. constants: the initialisers."""
     state = Folded(dict(constants))
+    for name, (elem_type, shape) in inputs.items():
+        state.elem_types[name], state.shapes[name] = elem_type, bind(shape, binding)
     waiting = list(model.graph.node)
     left = BUDGET_BYTES
     for _ in range(_ROUNDS):
@@ -147,7 +152,7 @@ def _infer(
 ) -> None:
     """Shape inference over the nodes that are left. Large constants take part as inputs, so that no weights are copied."""
     graph = onnx.GraphProto(name="shapes")
-    graph.node.extend(nodes)
+    graph.node.extend(n for n in nodes if n.domain in STANDARD)  # of others nothing is known
     for name, (elem_type, shape) in inputs.items():
         graph.input.append(helper.make_tensor_value_info(name, elem_type, shape))
     read = {name for node in nodes for name in node.input}
@@ -175,7 +180,7 @@ def _infer(
 
 def _evaluate(node: onnx.NodeProto, model: onnx.ModelProto, state: Folded, left: int) -> Optional[list[Array]]:
     """The node's outputs if they are constant, and cheap enough to be made now."""
-    if node.domain not in ("", "ai.onnx") or node.op_type not in _ESTIMATE:
+    if node.domain not in STANDARD or node.op_type not in _ESTIMATE:
         return None
     if node.op_type in ("Shape", "Size") and node.input and node.input[0] in state.shapes:
         return [_shape(node, state.shapes[node.input[0]])]
@@ -186,7 +191,7 @@ def _evaluate(node: onnx.NodeProto, model: onnx.ModelProto, state: Folded, left:
     try:
         elements = _ESTIMATE[node.op_type](inputs)
         if elements * 8 > left:
-            state.refused[where] = f"its constant result of {elements} elements is too large to be computed in advance"
+            state.too_large[where] = f"its constant result of {elements} elements is too large to be computed in advance"
             return None
         feeds = {name: array for name, array in zip(node.input, inputs) if array is not None}
         graph = helper.make_graph(
@@ -199,7 +204,7 @@ def _evaluate(node: onnx.NodeProto, model: onnx.ModelProto, state: Folded, left:
         made = dict(zip((name for name in node.output if name), results))
         return [np.asarray(made[name]) if name else np.zeros(0) for name in node.output]
     except Exception as error:
-        state.refused[where] = f"computing its constant result failed: {error}"
+        state.failed[where] = f"computing it in advance failed: {error}"
         return None
 
 
