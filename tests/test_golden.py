@@ -100,7 +100,8 @@ import numpy, ops_nn
 session = ops_nn.Model(sys.argv[1]).session()
 rows = [session.run(x[numpy.newaxis])["logits"][0] for x in numpy.load(sys.argv[2], mmap_mode="r")]
 numpy.save(sys.argv[3], rows)
-print(json.dumps({"kernels": [node.kernel for node in session.plan.nodes], "target": ops_nn.library().target_detect().to_dict()}))
+kernels = [node.kernel for node in session.plan.nodes]
+print(json.dumps({"kernels": kernels, "target": ops_nn.library().target_detect().to_dict()}))
 """
 
 
@@ -119,9 +120,8 @@ def test_boards(
     """All pictures in one emulated Python process, which runs the cross-built library."""
     own: Build = request.getfixturevalue(build)
     try:
-        command, environment = board_python(
-            board, ["-c", _ON_BOARD, *map(str, (golden.model, inputs_file, tmp_path / "out.npy"))]
-        )
+        files = map(str, (golden.model, inputs_file, tmp_path / "out.npy"))
+        command, environment = board_python(board, ["-c", _ON_BOARD, *files])
     except BoardError as error:
         pytest.skip(str(error))
     environment.update(PYTHONPATH=str(ROOT / "python"), OPS_NN_LIB=str(own.stripped))
