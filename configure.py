@@ -32,7 +32,7 @@ BUILD = ROOT / "build"
 VENV = BUILD / "venv"
 REQUIREMENTS = ROOT / "requirements-dev.txt"
 
-CONFIG_FORMAT = 1  # of config.json; SConstruct compares it
+CONFIG_FORMAT = 2  # of config.json; SConstruct compares it
 ENVIRONMENT = ("CC", "CFLAGS", "LDFLAGS")  # variables that change the result
 SANITIZERS = ("address", "undefined", "thread")
 
@@ -153,7 +153,7 @@ def main(argv: Sequence[str]) -> int:
             "arch": toolchain.arch,
             "native": toolchain.emulator == {},
             "elf": toolchain.level[level]["elf"],
-            "glibc_floor": glibc_floor(toolchain, board),
+            "glibc_limit": glibc_limit(toolchain, board),
             "cc": compiler.cc,
             "compiler": compiler.version,
             "binutils": toolchain.binutils,
@@ -440,7 +440,7 @@ def load_toolchain(target: str, options: argparse.Namespace, board: Optional[Boa
     if os.environ.get("CC"):
         changes["cc"] = shlex.split(os.environ["CC"])
     cc = changes.get("cc", toolchain.cc)
-    changes["cc"] = [part.format(zig=zig_path(), glibc=glibc_floor(toolchain, board)) if "{" in part else part for part in cc]
+    changes["cc"] = [part.format(zig=zig_path(), glibc=glibc_limit(toolchain, board)) if "{" in part else part for part in cc]
     return replace(toolchain, changes)
 
 
@@ -448,12 +448,10 @@ def replace(toolchain: Toolchain, changes: dict[str, Any]) -> Toolchain:
     return Toolchain(**{**toolchain.__dict__, **changes})
 
 
-def glibc_floor(toolchain: Toolchain, board: Optional[Board]) -> str:
-    """The glibc version that zig links against: the toolchain's, or the board's where that is older."""
-    if not toolchain.glibc:
-        return ""
-    choices = [toolchain.glibc, *([board.system["glibc"]] if board and "glibc" in board.system else [])]
-    return min(choices, key=lambda v: [int(p) for p in v.split(".")])
+def glibc_limit(toolchain: Toolchain, board: Optional[Board]) -> str:
+    """The newest glibc version that the library may need: the board's, or the toolchain's own choice where that is older."""
+    limits = [toolchain.glibc, board.system.get("glibc", "") if board else ""]
+    return min(filter(None, limits), key=lambda v: [int(p) for p in v.split(".")], default="")
 
 
 def zig_path() -> str:

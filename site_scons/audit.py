@@ -29,9 +29,11 @@ def faults(facts: elf_facts.ElfFacts, config: dict[str, Any]) -> list[str]:
         others = [name for name in facts.needed if not name.startswith(LIBRARIES)]
         if others:
             found.append(f"it needs {', '.join(others)}: only libc, libm and libpthread may be needed")
-    floor = tuple(int(part) for part in config["glibc_floor"].split(".") if part)
-    if floor and facts.glibc > floor:
-        found.append(f"it needs glibc {'.'.join(map(str, facts.glibc))}, the floor is {config['glibc_floor']}")
+    limit = tuple(int(part) for part in config["glibc_limit"].split(".") if part)
+    if limit and facts.glibc > limit:
+        needs = ".".join(map(str, facts.glibc))
+        remedy = "configure with --toolchain=zig"
+        found.append(f"it needs glibc {needs} and may need no more than {config['glibc_limit']}: {remedy}")
     return found
 
 

@@ -22,7 +22,7 @@ import schema  # noqa: E402
 Config = dict[str, Any]
 Env = Any  # SCons has no types
 
-CONFIG_FORMAT = 1  # configure.py writes it
+CONFIG_FORMAT = 2  # configure.py writes it
 
 WARNINGS = [
     "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wundef", "-Wvla",

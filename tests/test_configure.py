@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
-from conftest import ENVIRONMENT, ROOT, configure, run, scons
+from conftest import ENVIRONMENT, ROOT, Build, configure, run, scons
 
 import configure as C
 
@@ -184,7 +186,7 @@ def test_neon_stays_in_its_files(tmp_path: Path) -> None:
 
 
 def test_board_facts_reach_compiler_planner_and_emulator(tmp_path: Path) -> None:
-    bone = configured(tmp_path / "bone", "--board=beaglebone-black")
+    bone = configured(tmp_path / "bone", "--board=beaglebone-black", "--toolchain=gcc")
     assert bone["isa_flags"]["neon"] == ["-mfpu=neon"]  # a Cortex-A8 has no fused multiply-add
     assert bone["planner"]["features"] == ["neon"]
     pi5 = configured(tmp_path / "pi5", "--board=raspberrypi-5")
@@ -197,7 +199,7 @@ def test_board_facts_reach_compiler_planner_and_emulator(tmp_path: Path) -> None
 
 def test_zig_chooses_the_glibc(tmp_path: Path) -> None:
     assert any(w.endswith("linux-gnu.2.28") for w in configured(tmp_path / "a", AARCH64, "--toolchain=zig")["cc"])
-    nano = configured(tmp_path / "b", "--board=jetson-nano", "--toolchain=zig")  # Ubuntu 18.04
+    nano = configured(tmp_path / "b", "--board=jetson-nano")  # Ubuntu 18.04, so zig without being asked
     assert any(w.endswith("linux-gnu.2.27") for w in nano["cc"])
 
 
@@ -269,6 +271,59 @@ def test_changed_inputs_stop_the_build(tmp_path: Path) -> None:
     assert done.returncode != 0 and "net.onnx has changed since configure: run ./configure.py --again" in done.stderr
     model.unlink()
     assert "net.onnx is gone" in scons(out, "-n", check=False).stderr
+
+
+# --- models -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    """A convolution and a ReLU."""
+    path = tmp_path / "net.onnx"
+    weights = onnx.numpy_helper.from_array(np.ones((8, 3, 3, 3), np.float32), "w")
+    nodes = [onnx.helper.make_node("Conv", ["x", "w"], ["c"]), onnx.helper.make_node("Relu", ["c"], ["y"])]
+    shapes = {"x": [1, 3, 8, 8], "y": [1, 8, 6, 6]}
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in shapes.items()]
+    graph = onnx.helper.make_graph(nodes, "net", ends[:1], ends[1:], [weights])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8), path)
+    return path
+
+
+def test_the_trim_list_comes_from_the_planned_model(tmp_path: Path, net: Path, host_build: Build) -> None:
+    out = tmp_path / "out"
+    config = configured(out, ARMHF, f"--model={net}", "--disable-unused-ops")
+    assert "conv2d" in config["ops"] and "clip" not in config["ops"], "the ReLU is fused: it needs no operator of its own"
+    assert [k for k in config["kernels"] if k.startswith("conv2d_f32_nhwc") and k.endswith("_neon")]
+    assert (out / "models" / "net.opsnn").stat().st_size > 4 * 8 * 3 * 3 * 3
+    assert config["inputs"][str(net)] == C.sha256(net)
+    plain = configured(out, ARMHF, "--disable-neon", f"--model={net}", "--disable-unused-ops", "--ops=+softmax,add")
+    assert {k.rpartition("_")[2] for k in plain["kernels"]} == {"ref"}
+    assert {"softmax", "add"} <= set(plain["ops"])
+    assert "softmax_f32_any_ref" in plain["kernels"]
+    whole = configured(out, ARMHF)
+    assert whole["ops"] is None and whole["kernels"] is None
+    assert not list((out / "models").iterdir()), "a model that is no longer asked for must not be installed"
+
+
+def test_a_list_of_operators_must_suffice_for_the_models(tmp_path: Path, net: Path, host_build: Build) -> None:
+    assert "--ops leaves out conv2d" in refused(tmp_path / "out", f"--model={net}", "--ops=softmax,transpose")
+
+
+def test_a_model_that_is_none(tmp_path: Path, net: Path, host_build: Build) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(net.read_bytes()[:40])
+    error = refused(tmp_path / "out", f"--model={net}", f"--model={broken}")
+    assert "broken.onnx could not be compiled" in error
+
+
+def test_a_changed_model_asks_for_configure_again(tmp_path: Path, net: Path, host_build: Build) -> None:
+    out = tmp_path / "out"
+    configured(out, f"--model={net}")
+    net.write_bytes(net.read_bytes() + b"\x32\x00")  # an empty domain, which means the same
+    done = scons(out, "-n", check=False)
+    assert done.returncode != 0 and "net.onnx has changed since configure: run ./configure.py --again" in done.stderr
+    assert configure("--again", "--build-dir", out).returncode == 0
+    assert scons(out, "-n", check=False).returncode == 0
 
 
 # --- set-up -----------------------------------------------------------------------------------------------------------------
