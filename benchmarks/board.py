@@ -127,18 +127,24 @@ def board_command(
     return line + [os.fspath(part) for part in command]
 
 
-def board_python(
-    name: str, args: Sequence[str], cpu: str | None = None, plugin: str | None = None
-) -> tuple[list[str], dict[str, str]]:
-    """The command line and the environment that run the board's Python with some arguments."""
-    # given by its path on this PC, Python finds its library beside itself
-    interpreter = board_root(name) / "usr" / "bin" / "python3"
-    command = board_command(name, [interpreter, *args], cpu, plugin)
-    # the PC's own settings for Python and its loader would only mislead the board's
+def interpreter(name: str) -> Path:
+    """The board's Python. Started by this path, it finds its library beside itself."""
+    return board_root(name) / "usr" / "bin" / "python3"
+
+
+def board_environment() -> dict[str, str]:
+    """This PC's environment without the settings that would only mislead a board's programs."""
     foreign = ("PYTHON", "LD_", "VIRTUAL_ENV", "OPENBLAS_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONNOUSERSITE="1", OPENBLAS_NUM_THREADS="1")
-    return command, environment
+    return environment
+
+
+def board_python(
+    name: str, arguments: Sequence[str], cpu: str | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment that run the board's Python with some arguments."""
+    return board_command(name, [interpreter(name), *arguments], cpu), board_environment()
 
 
 def _download(arch: Arch, state: Path) -> list[Path]:
@@ -233,7 +239,9 @@ def main() -> int:
     )
     parser.add_argument("arch", choices=ARCHS)
     parser.add_argument("--cpu", help="(before the board) such as cortex-a53")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments for the board's Python")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="arguments for the board's Python"
+    )
     options = parser.parse_args()
     try:
         if not options.arguments:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.board import ARCHS, ROOT, BoardError, board_command
+from benchmarks.board import ARCHS, ROOT, BoardError, board_command, board_environment
 
 SOURCE = ROOT / "benchmarks" / "icount.c"
 PLUGIN = ROOT / "build" / "icount.so"
@@ -24,8 +25,31 @@ class CountedRun:
 
     output: str
     total: int  # instructions of the whole run
-    regions: list[int]  # instructions between each mark and the next
+    regions: list[int]  # instructions of each region, from a mark to the next
     hottest: list[dict[str, Any]]  # blocks of instructions, as icount.c describes them
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One engine on one network and board."""
+
+    instructions: float  # of one inference
+    milliseconds: float  # of one inference, emulated: only ratios within one run mean something
+    peak_rss_bytes: int  # of the whole process, the emulator's own memory included
+    library_bytes: int  # stripped
+    arena_bytes: int | None = None  # for activations
+
+    @staticmethod
+    def of(run: CountedRun, library_bytes: int) -> Measured:
+        """From the JSON object that the program printed, with the names of ops-nn-run --json."""
+        told = json.loads(run.output)
+        return Measured(
+            instructions=statistics.median(run.regions),
+            milliseconds=statistics.median(told["times_ns"]) / 1e6,
+            peak_rss_bytes=told["peak_rss_bytes"],
+            library_bytes=library_bytes,
+            arena_bytes=told.get("arena_bytes"),
+        )
 
 
 def plugin() -> Path:
@@ -47,24 +71,25 @@ def run_counted(
     arch: str,
     command: Sequence[str | os.PathLike[str]],
     cpu: str | None = None,
-    environment: Mapping[str, str] | None = None,
     hottest: int = 0,
 ) -> CountedRun:
     """Run a program of the board (given by its path on this PC) under the counter.
 
-    Raises BoardError with what the program printed if it fails.
+    The program marks where each region starts and where it ends, so every second one is between
+    regions and is left out. Raises BoardError with what the program printed if it fails.
     """
     with tempfile.TemporaryDirectory(prefix="icount-") as folder:
         counts = Path(folder) / "counts.json"
         options = f"{plugin()},out={counts},top={hottest}"
         line = board_command(arch, command, cpu, plugin=options)
+        environment = board_environment()
         result = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
         if result.returncode or not counts.exists():
             said = (result.stderr + result.stdout).strip()
             program = Path(command[0]).name
             raise BoardError(f"{program} failed on the emulated {arch} board:\n{said}")
         counted = json.loads(counts.read_text())
-    regions = [region["instructions"] for region in counted["regions"]]
+    regions = [region["instructions"] for region in counted["regions"][::2]]
     total = counted["total"]["instructions"]
     return CountedRun(result.stdout, total, regions, counted["hottest"])
 

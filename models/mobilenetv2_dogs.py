@@ -74,7 +74,7 @@ class _KerasWeights:
         array = self._arrays[name, "kernel"]
         # Keras: height, width, in, out; for depthwise: height, width, channel, 1
         array = array.transpose(2, 3, 0, 1) if shape[1] == 1 else array.transpose(3, 2, 0, 1)
-        return array.reshape(shape)
+        return np.reshape(array, shape)
 
     def norm(self, name: str, channels: int) -> list[np.ndarray]:
         layer = {"Conv1": "bn_Conv1", "Conv_1": "Conv_1_bn"}.get(name, f"{name}_BN")

@@ -116,4 +116,5 @@ def _view(tensor: _Tensor, storage: np.ndarray) -> np.ndarray:
         raise pickle.UnpicklingError("a tensor reaches beyond the numbers that the file holds")
     strides = [stride * storage.itemsize for stride in tensor.stride]
     start = storage[tensor.offset :]
-    return np.lib.stride_tricks.as_strided(start, tensor.size, strides, writeable=False).copy()
+    view = np.lib.stride_tricks.as_strided(start, tensor.size, strides, writeable=False)
+    return np.array(view)

@@ -1,0 +1,95 @@
+"""ops-nn itself: configured, built and run for an emulated board."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.board import ARCHS, ROOT, BoardError
+from benchmarks.measure import Measured, run_counted
+
+
+@dataclass(frozen=True)
+class Build:
+    """A library, trimmed to some networks, with these networks beside it."""
+
+    board: str
+    folder: Path
+
+    @property
+    def library(self) -> Path:
+        """The library as it is shipped."""
+        return self.folder / "stripped" / "libops_nn.so"
+
+    def model(self, onnx: Path) -> Path:
+        """The compiled form of a network that the build was configured with."""
+        return self.folder / "models" / f"{onnx.stem}.opsnn"
+
+
+Runner = Callable[[Sequence[str]], None]
+
+
+def run_quietly(command: Sequence[str]) -> None:
+    """Run a command in the repository. Raises BoardError with all its output if it fails."""
+    result = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if result.returncode:
+        raise BoardError(f"{' '.join(command)}\nfailed:\n{result.stdout.strip()}")
+
+
+def build(
+    board: str,
+    networks: Sequence[Path],
+    folder: Path,
+    options: Sequence[str] = (),
+    run: Runner = run_quietly,
+) -> Build:
+    """Configure and build for a board, exactly as a user would; a second time does little.
+
+    Raises BoardError if a step fails.
+    """
+    configure = ["./configure.py", f"--target={ARCHS[board].triple}", "--enable-neon"]
+    configure += [f"--model={_shown(path)}" for path in networks]
+    configure += ["--disable-unused-ops", *options, f"--build-dir={_shown(folder)}"]
+    run([sys.executable, *configure])
+    run([sys.executable, "-m", "SCons", "-Q", f"build={_shown(folder)}"])
+    return Build(board, folder)
+
+
+def _shown(path: Path) -> str:
+    """A path as short as can be for the repository as working directory."""
+    relative = os.path.relpath(path, ROOT)
+    return str(path) if relative.startswith("..") else relative
+
+
+def run(
+    built: Build,
+    cpu: str,
+    onnx: Path,
+    values: np.ndarray,
+    names: tuple[str, str],
+    repeat: int = 1,
+) -> tuple[Measured, np.ndarray]:
+    """Measure inferences on one thread; return the output too. `names` are of input and output."""
+    with tempfile.TemporaryDirectory(prefix="ops-nn-") as temporary:
+        given, made = Path(temporary) / "input.npy", Path(temporary) / "output.npy"
+        np.save(given, values)
+        command: list[str | Path] = [
+            built.folder / "ops-nn-run",
+            built.model(onnx),
+            "--threads=1",
+            "--mark",
+        ]
+        command += ["--json", f"--repeat={repeat}", f"--input={names[0]}={given}"]
+        command.append(f"--output={names[1]}={made}")
+        counted = run_counted(built.board, command, cpu)
+        output = np.load(made)
+    return Measured.of(counted, built.library.stat().st_size), output
