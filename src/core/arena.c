@@ -5,7 +5,7 @@
 
 /* The layout takes n * n / 2 comparisons: a hostile model shall not keep a board busy for minutes. Ten times the largest
    networks known to us. */
-#define MAX_INTERVALS 32768
+#define MAX_INTERVALS 16384
 
 /* Larger first; among equals the one that lives earlier, then the earlier one: the result depends on nothing else. */
 static int goes_before(const opsnn_interval *v, uint32_t a, uint32_t b) {
