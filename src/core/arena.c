@@ -3,8 +3,8 @@
 
 #include "core.h"
 
-/* The layout takes n * n / 2 comparisons: a hostile model shall not keep a board busy for minutes. Ten times the largest
-   networks known to us. */
+/* The layout takes n * n / 2 comparisons: a hostile model shall not keep a board busy for minutes. Large networks have a few
+   thousand tensors. */
 #define MAX_INTERVALS 16384
 
 /* Larger first; among equals the one that lives earlier, then the earlier one: the result depends on nothing else. */
