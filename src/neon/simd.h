@@ -64,6 +64,29 @@ OPSNN_INLINE float32x4_t opsnn_fma(float32x4_t acc, float32x4_t a, float32x4_t b
 /* x limited to [lo, hi], lo <= hi; NaN stays NaN. */
 OPSNN_INLINE float32x4_t opsnn_clampq(float32x4_t x, float32x4_t lo, float32x4_t hi) { return vminq_f32(vmaxq_f32(x, lo), hi); }
 
+/* a / b, rounded as the hardware divides. ARMv7 has no vector division (and SIMDe none of its own): the scalar unit does it. */
+OPSNN_INLINE float32x4_t opsnn_div(float32x4_t a, float32x4_t b) {
+#if defined(__aarch64__)
+    return vdivq_f32(a, b);
+#else
+    float u[4], v[4];
+    vst1q_f32(u, a);
+    vst1q_f32(v, b);
+    for (int i = 0; i < 4; i++) u[i] /= v[i];
+    return vld1q_f32(u);
+#endif
+}
+/* 1 / x for x >= 1, within 2 units in the last place; 0 for infinity. */
+OPSNN_INLINE float32x4_t opsnn_reciprocal(float32x4_t x) {
+#if defined(__arm__)
+    float32x4_t r = vrecpeq_f32(x);
+    r = vmulq_f32(r, vrecpsq_f32(x, r));
+    return vmulq_f32(r, vrecpsq_f32(x, r));
+#else
+    return opsnn_div(vdupq_n_f32(1.0f), x);
+#endif
+}
+
 /* The first n (1 to 3) elements, zeros above. */
 static inline float32x4_t opsnn_load_part(const float *p, size_t n) {
     float32x4_t v = vld1q_lane_f32(p, vdupq_n_f32(0), 0);

@@ -4,13 +4,23 @@
        static inline step prepare(const void *params);
        static inline float32x4_t apply(const step *s, float32x4_t x);
 
-   and OPSNN_NEON_UNARY(OP, op, weight) makes the kernel opsnn_k_<op>_f32_any_neon of them. weight: operations an element, which
-   is what predictions go by. */
+   (or, having nothing to keep, OPSNN_NO_STEP before it includes this) and OPSNN_NEON_UNARY(OP, op, weight) makes the kernel
+   opsnn_k_<op>_f32_any_neon of them. weight: operations an element, which is what predictions go by. */
 #ifndef OPSNN_NEON_UNARY_H
 #define OPSNN_NEON_UNARY_H
 
 #include "neon/simd.h"
 #include "ref/unary.h"
+
+#if defined(OPSNN_NO_STEP)
+typedef struct step {
+    char nothing;
+} step;
+OPSNN_INLINE step prepare(const void *params) {
+    (void)params;
+    return (step){0};
+}
+#endif
 
 OPSNN_INLINE int opsnn_neon_elementwise_plan(const opsnn_node *node, const opsnn_target *target, double weight, opsnn_fit *fit) {
     const size_t n = opsnn_elements(node->outputs[0]);

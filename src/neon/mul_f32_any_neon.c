@@ -1,0 +1,4 @@
+#include "neon/binary.h"
+
+OPSNN_INLINE float32x4_t apply(float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); }
+OPSNN_NEON_BINARY(MUL, mul)

@@ -1,0 +1,8 @@
+#define OPSNN_NO_STEP
+#include "neon/unary.h"
+
+OPSNN_INLINE float32x4_t apply(const step *s, float32x4_t x) {
+    (void)s;
+    return vnegq_f32(x);
+}
+OPSNN_NEON_UNARY(NEG, neg, 1)
