@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ class Net:
         return self.const(numbers, dtype=np.int64)
 
     def weights(self, *shape: int, name: str = "") -> str:
-        return self.const(self.random.standard_normal(shape) / max(1, np.prod(shape[1:])) ** 0.5, name)
+        return self.const(self.random.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:]))), name)
 
     def op(self, op_type: str, *inputs: str, name: str = "", n_outputs: int = 1, output: str = "", **attrs: Any) -> Any:
         outputs = [output or f"v{len(self.nodes)}_{i}" for i in range(n_outputs)]

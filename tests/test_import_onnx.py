@@ -1,5 +1,5 @@
-"""ONNX models: each operator's meaning in each opset against onnxruntime, shape arithmetic that must vanish, open dimensions, and
-what is said about models that cannot be imported."""
+"""ONNX models: each operator's meaning in each opset against onnxruntime, shape arithmetic that must vanish, open dimensions,
+and what is said about models that cannot be imported."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -39,6 +39,22 @@ def one(op: str, shape: tuple[int, ...], *constants: Any, **attrs: Any) -> Build
 
 f32, i64 = np.float32, np.int64
 P4 = (1, 3, 9, 10)
+K3S2P1 = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}
+
+
+def conv_1d(**attrs: Any) -> Build_:
+    return lambda n: str(n.op("Conv", n.input((2, 3, 9)), n.weights(4, 3, 3), n.weights(4), **attrs))
+
+
+def gemm(a: Any, b: Any, c: Any = None, **attrs: Any) -> Build_:
+    """Operands are shapes of inputs, or constants as one-element lists of shapes."""
+
+    def build(net: Net) -> str:
+        given = zip("abc", (x for x in (a, b, c) if x is not None))
+        names = [net.weights(*x[0]) if isinstance(x, list) else net.input(x, name) for name, x in given]
+        return str(net.op("Gemm", *names, **attrs))
+
+    return build
 
 CASES: list[tuple[str, tuple[int, ...], Build_]] = [
     # name, opsets, net
@@ -96,7 +112,8 @@ CASES: list[tuple[str, tuple[int, ...], Build_]] = [
     ("max pool 1-d", (8,), one("MaxPool", (1, 3, 9), kernel_shape=(3,), strides=(2,), pads=(1, 0))),
     ("average pool", (7, 10, 11), one("AveragePool", P4, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))),
     ("average pool counts", (7, 11), one("AveragePool", P4, kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=1)),
-    ("average pool ceil", (10, 19), one("AveragePool", (1, 2, 4, 4), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), ceil_mode=1)),
+    ("average pool ceil", (10, 19), one("AveragePool", (1, 2, 4, 4), **K3S2P1, ceil_mode=1)),
+    ("average pool ceil counts", (19,), one("AveragePool", (1, 2, 4, 4), **K3S2P1, ceil_mode=1, count_include_pad=1)),
     ("average pool dilated", (19,), one("AveragePool", P4, kernel_shape=(2, 2), dilations=(2, 2))),
     ("global average pool", (7,), one("GlobalAveragePool", P4)),
     ("global max pool 1-d", (7,), one("GlobalMaxPool", (2, 3, 9))),
@@ -117,18 +134,19 @@ CASES: list[tuple[str, tuple[int, ...], Build_]] = [
     ("conv same upper even", (11,), lambda n: n.conv(n.input(P4), 3, 4, 4, auto_pad="SAME_UPPER")),
     ("conv same lower", (11,), lambda n: n.conv(n.input(P4), 3, 4, 4, auto_pad="SAME_LOWER", strides=(2, 2))),
     ("conv valid", (11,), lambda n: n.conv(n.input(P4), 3, 4, 3, auto_pad="VALID")),
-    ("conv 1-d", (11,), lambda n: n.op("Conv", n.input((2, 3, 9)), n.weights(4, 3, 3), n.weights(4), pads=(2, 0), strides=(2,), dilations=(2,))),
-    ("conv 1-d same", (11,), lambda n: n.op("Conv", n.input((2, 3, 9)), n.weights(4, 3, 3), auto_pad="SAME_UPPER", strides=(2,))),
+    ("conv 1-d", (11,), conv_1d(pads=(2, 0), strides=(2,), dilations=(2,))),
+    ("conv 1-d same", (11,), conv_1d(auto_pad="SAME_UPPER", strides=(2,))),
     ("conv of computed weights", (11,), lambda n: n.op("Conv", n.input(P4), n.input((4, 3, 3, 3), "w"))),
     ("batch norm", (7, 9, 14, 15), lambda n: n.batch_norm(n.input(P4), 3)),
     ("batch norm 2-d", (9,), lambda n: n.batch_norm(n.input((5, 3)), 3)),
     ("batch norm 3-d", (9,), lambda n: n.batch_norm(n.input((5, 3, 7)), 3)),
-    ("gemm", (7, 11, 13), lambda n: n.op("Gemm", n.input((2, 5)), n.weights(5, 4), n.weights(4), alpha=0.5, beta=2.0)),
-    ("gemm transposed", (9,), lambda n: n.op("Gemm", n.input((5, 2)), n.weights(4, 5), n.weights(1, 4), transA=1, transB=1)),
-    ("gemm no c", (11,), lambda n: n.op("Gemm", n.input((2, 5)), n.weights(5, 4), alpha=2.0)),
-    ("gemm scalar c", (11,), lambda n: n.op("Gemm", n.input((2, 5)), n.weights(5, 4), n.const(3.0))),
-    ("gemm column c", (11,), lambda n: n.op("Gemm", n.input((2, 5)), n.weights(5, 4), n.weights(2, 1), beta=0.5)),
-    ("gemm computed", (11,), lambda n: n.op("Gemm", n.input((2, 5)), n.input((5, 4), "b"), n.input((2, 4), "c"), alpha=0.5, beta=2.0)),
+    ("gemm", (7, 11, 13), gemm((2, 5), [(5, 4)], [(4,)], alpha=0.5, beta=2.0)),
+    ("gemm transposed", (9,), gemm((5, 2), [(4, 5)], [(1, 4)], transA=1, transB=1)),
+    ("gemm no c", (11,), gemm((2, 5), [(5, 4)], alpha=2.0)),
+    ("gemm scalar c", (11,), gemm((2, 5), [(5, 4)], [()])),
+    ("gemm column c", (11,), gemm((2, 5), [(5, 4)], [(2, 1)], beta=0.5)),
+    ("gemm computed", (11,), gemm((2, 5), (5, 4), (2, 4), alpha=0.5, beta=2.0)),
+    ("gemm computed transposed", (11,), gemm((2, 5), (4, 5), transB=1, alpha=0.5)),
     ("matmul", (7, 13), lambda n: n.op("MatMul", n.input((2, 3, 5)), n.weights(5, 4))),
     ("matmul batches", (9,), lambda n: n.op("MatMul", n.input((2, 1, 3, 5)), n.input((4, 5, 6), "b"))),
     ("matmul vectors", (9,), lambda n: n.op("MatMul", n.input((5,)), n.input((5,), "b"))),
@@ -153,8 +171,8 @@ CASES: list[tuple[str, tuple[int, ...], Build_]] = [
     ("depth to space crd", (11,), one("DepthToSpace", (1, 8, 2, 3), blocksize=2, mode="CRD")),
     ("space to depth", (7,), one("SpaceToDepth", (1, 2, 4, 6), blocksize=2)),
 ]
-for _name in "Relu Sigmoid Tanh Softplus Softsign Exp Abs Neg Sign Erf Floor Ceil Round Reciprocal Identity".split():
-    CASES.append((_name, (11, 13), one(_name, P4)))
+UNARY = """Relu Sigmoid Tanh Softplus Softsign Exp Abs Neg Sign Erf Floor Ceil Round Reciprocal Identity"""
+CASES += [(name, (11, 13), one(name, P4)) for name in UNARY.split()]
 
 
 @pytest.mark.parametrize(("build", "opset"), [pytest.param(b, o, id=f"{n} {o}") for n, opsets, b in CASES for o in opsets])
@@ -207,7 +225,8 @@ def test_a_channel_shuffle_with_an_open_batch(library: Path) -> None:
     half = net.op("Slice", x, net.ints(0), net.ints(2), net.ints(1))
     other = net.op("Slice", x, net.ints(2), net.ints(2**62), net.ints(1))
     y = net.op("Concat", half, net.conv(other, 2, 2), axis=1)
-    dims = [net.op("Unsqueeze", net.op("Gather", net.op("Shape", y), net.const(i, dtype=np.int64)), net.ints(0)) for i in range(4)]
+    shape = net.op("Shape", y)
+    dims = [net.op("Unsqueeze", net.op("Gather", shape, net.const(i, dtype=np.int64)), net.ints(0)) for i in range(4)]
     half_c = net.op("Div", dims[1], net.ints(2))
     y = net.op("Reshape", y, net.op("Concat", dims[0], net.ints(2), half_c, dims[2], dims[3], axis=0))
     y = net.op("Transpose", y, perm=(0, 2, 1, 3, 4))
@@ -431,8 +450,9 @@ def test_external_data(library: Path, tmp_path: Path) -> None:
     external_data_helper.convert_model_to_external_data(model, location="weights.bin", size_threshold=0)
     onnx.save(model, str(tmp_path / "net.onnx"))
     graph = importer.load(tmp_path / "net.onnx")
-    for one_, two in zip(graph.nodes[0].inputs, wanted.nodes[0].inputs):
-        assert one_ is not None and two is not None and np.array_equal(one_.data, two.data)
+    loaded, original = graph.nodes[0].inputs[1], wanted.nodes[0].inputs[1]
+    assert loaded is not None and original is not None and loaded.data is not None and original.data is not None
+    assert np.array_equal(loaded.data, original.data)
     assert "load the model by its path" in refused((tmp_path / "net.onnx").read_bytes(), ModelError)
     (tmp_path / "weights.bin").unlink()
     text = refused(tmp_path / "net.onnx", FileError)

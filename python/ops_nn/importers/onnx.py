@@ -391,6 +391,8 @@ def _inputs(
                 number = bound
             shape.append(symbol if number is None else number)
         wanted = fixed.get(info.name)
+        if isinstance(wanted, int) and info.name in unused:  # a vector's only dimension
+            wanted = (wanted,)
         if wanted is not None and not isinstance(wanted, int):
             unused.discard(info.name)
             given = tuple(int(d) for d in wanted)

@@ -13,6 +13,7 @@ import numpy as np
 from ..ir import Graph, Node, Shape, Value, count, insert_after, producer, producers, rank, reshape_to, single_consumer
 from ..schema import BY_NAME
 from .tools import Tools
+from .views import VIEWS
 
 Perm = tuple[int, ...]
 TO_NHWC: Perm = (0, 2, 3, 1)
@@ -103,11 +104,13 @@ def transposes(graph: Graph, tools: Tools) -> int:
     made_by = producers(graph)
     for node in list(graph.nodes):
         above = next((s for v in node.inputs if v is not None and (s := _source(made_by, v)) is not None), None)
-        if above is None or node.tail or len(node.outputs) != 1:
+        if node.tail or len(node.outputs) != 1:
             continue
-        if node.op == "transpose":
-            changed = bool(node.attrs["perm"]) and _join(above, node)
-        elif node.op in ("reshape", "flatten", "squeeze", "unsqueeze"):
+        if node.op == "transpose" and node.attrs["perm"]:
+            changed = _join(above, node) if above is not None else _lift(graph, node, made_by)
+        elif above is None:
+            continue
+        elif node.op in VIEWS:
             changed = _sink_view(graph, above, node)
         else:
             changed = _sink(graph, node, made_by)
@@ -221,6 +224,29 @@ def _sink_view(graph: Graph, above: Node, node: Node) -> bool:
     node.inputs = [above.x]
     node.outputs = [Value(graph.fresh(f"{y.name}/transposed"), y.dtype, tuple(target[a] for a in middle))]
     insert_after(graph, node, transpose(graph, node.y, y, new_perm))
+    return True
+
+
+def _lift(graph: Graph, node: Node, made_by: dict[Value, Node]) -> bool:
+    """transposition, reshape, transposition -> transposition, reshape: where the second can be done before the reshape."""
+    view = made_by.get(node.x)
+    above = _source(made_by, view.x) if view is not None and view.op in VIEWS else None
+    blocks = _blocks(view.x.shape, view.y.shape) if view is not None else None
+    if view is None or above is None or blocks is None or single_consumer(graph, view.y) is not node:
+        return False
+    place = inverse(node.attrs["perm"])
+    moved = [[place[a] for a in axes] for _, axes in blocks]
+    if any(axes != list(range(axes[0], axes[0] + len(axes))) for axes in moved):
+        return False
+    perm = tuple(above.attrs["perm"][a] for b in sorted(range(len(blocks)), key=lambda b: moved[b][0]) for a in blocks[b][0])
+    before = Value(graph.fresh(f"{above.x.name}/transposed"), node.y.dtype, permuted(above.x.shape, perm))
+    target = reshape_to(before.shape, node.y.shape)
+    if target is None:
+        return False
+    i = next(i for i, n in enumerate(graph.nodes) if n is node)
+    graph.nodes.insert(i, transpose(graph, above.x, before, perm))
+    node.op, node.attrs = "reshape", {"shape": target, "allowzero": int(0 in (node.y.shape or ()))}
+    node.inputs = [before]
     return True
 
 

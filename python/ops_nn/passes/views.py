@@ -60,13 +60,14 @@ def _sink(graph: Graph, node: Node, made_by: dict[Value, Node]) -> bool:
     y = node.y
     node.inputs = inputs
     node.outputs = [Value(graph.fresh(f"{y.name}/before"), y.dtype, x.shape)]
-    view = Node("reshape", graph.fresh(f"{y.name}/view"), [node.y], [y], {"shape": target, "allowzero": int(0 in shape)})
+    attrs = {"shape": target, "allowzero": int(0 in shape)}
+    view = Node("reshape", graph.fresh(f"{y.name}/view"), [node.y], [y], attrs)
     graph.nodes.insert(next(i for i, n in enumerate(graph.nodes) if n is node) + 1, view)
     return True
 
 
 def _constant(graph: Graph, value: Value, source: Shape, target: Shape) -> Optional[Value]:
-    """A constant operand as it must be before a view from source to target: one number, or a view that moves dimensions of 1."""
+    """A constant operand as it must be before a view from source to target: one number, or a view that moves ones only."""
     assert value.data is not None
     if value.data.ndim > min(len(source), len(target)) and value.data.size == 1:
         return graph.constant(value.name, value.data.reshape(()))
