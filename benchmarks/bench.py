@@ -77,7 +77,7 @@ def measure(networks: list[str], boards: list[str], engines: list[str]) -> Itera
     for board in boards:
         cpu = ARCHS[board].cpu
         for path in paths:
-            card = Card.load(path.with_suffix(".json"))
+            card = Card.of(path)
             size = card.preprocessing.size
             generator = np.random.Generator(np.random.PCG64(0))
             values = (generator.random((1, 3, size, size)) * 2 - 1).astype(np.float32)

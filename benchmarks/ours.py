@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -36,32 +37,49 @@ class Build:
 Runner = Callable[[Sequence[str]], None]
 
 
+def with_python(command: Sequence[str]) -> list[str]:
+    """A command that a user would type, for this Python and its packages."""
+    if command[0] == "scons":
+        return [sys.executable, "-m", "SCons", *command[1:]]
+    return [sys.executable, *command]
+
+
 def run_quietly(command: Sequence[str]) -> None:
     """Run a command in the repository. Raises BoardError with all its output if it fails."""
     result = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        with_python(command),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     if result.returncode:
-        raise BoardError(f"{' '.join(command)}\nfailed:\n{result.stdout.strip()}")
+        raise BoardError(f"{shlex.join(command)} failed:\n{result.stdout.strip()}")
 
 
 def build(
     board: str,
     networks: Sequence[Path],
-    folder: Path,
+    folder: Path | None = None,
     options: Sequence[str] = (),
     run: Runner = run_quietly,
 ) -> Build:
     """Configure and build for a board, exactly as a user would; a second time does little.
 
-    Raises BoardError if a step fails.
+    Without a folder, the build lies where configure.py puts it. Raises BoardError if a step fails.
     """
-    configure = ["./configure.py", f"--target={ARCHS[board].triple}", "--enable-neon"]
+    target = ARCHS[board].triple
+    configure = ["./configure.py", f"--target={target}", "--enable-neon"]
     configure += [f"--model={_shown(path)}" for path in networks]
-    configure += ["--disable-unused-ops", *options, f"--build-dir={_shown(folder)}"]
-    run([sys.executable, *configure])
-    run([sys.executable, "-m", "SCons", "-Q", f"build={_shown(folder)}"])
-    return Build(board, folder)
+    configure += ["--disable-unused-ops", *options]
+    scons = ["scons", "-Q"]
+    if folder:
+        configure.append(f"--build-dir={_shown(folder)}")
+        scons.append(f"build={_shown(folder)}")
+    run(configure)
+    run(scons)
+    return Build(board, folder or ROOT / "build" / target)
 
 
 def _shown(path: Path) -> str:

