@@ -18,6 +18,7 @@ from ops_nn.runtime import Model
 
 from benchmarks.board import BoardError, board_python
 from models import get
+from models.card import Card
 from models.fetch import FetchError
 from models.preprocess import load_picture, probabilities
 
@@ -48,12 +49,13 @@ class Golden:
 @pytest.fixture(scope="module")
 def golden(host_build: Build, tmp_path_factory: pytest.TempPathFactory) -> Golden:
     try:
-        network, card, pictures = get.network("efficientnet-lite0"), get.card("efficientnet-lite0"), get.labelled_pictures()
+        network, pictures = get.network("efficientnet-lite0"), get.labelled_pictures()
     except FetchError as error:
         pytest.skip(f"the network cannot be had: {error}")
     data, _ = compile_model(network, library=lib.library(host_build.lib))
     model = tmp_path_factory.mktemp("golden") / "efficientnet.opsnn"
     model.write_bytes(data)
+    card = Card.load(network.with_suffix(".json"))
     inputs = np.concatenate([load_picture(path, card.preprocessing) for path, _ in pictures])
     reference = ort.InferenceSession(network)
     logits = np.concatenate([reference.run([card.output], {card.input: x[np.newaxis]})[0] for x in inputs])

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from .. import lib
 from .. import schema as S
@@ -29,7 +29,12 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def add_shape(parser: Any) -> None:
     parser.add_argument("--shape", metavar="NAME=DIMS", type=shape, action="append", default=[],
-                        help="shape of an input, such as image=1x3x224x224; repeatable")  # fmt: skip
+                        help="shape of an input (image=1x3x224x224), or an open dimension (batch=1); repeatable")  # fmt: skip
+
+
+def import_shapes(given: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, Union[int, tuple[int, ...]]]:
+    """What --shape gave, for compile_model: a single number may be that of a dimension, too (batch=1)."""
+    return {name: dims[0] if len(dims) == 1 else dims for name, dims in given}
 
 
 def add_library(parser: Any) -> None:
@@ -46,7 +51,7 @@ def open_model(path: str, library: Library, shapes: Sequence[tuple[str, tuple[in
         return Model(path, library)
     from ..compiler import compile_model
 
-    data, _ = compile_model(path, shapes=dict(shapes), library=library)
+    data, _ = compile_model(path, import_shapes(shapes), library=library)
     model = Model(data, library)
     model.name = path
     return model
@@ -72,13 +77,17 @@ def read_bytes(path: str) -> bytes:
 
 
 def target(text: str) -> Target:
-    """A target as JSON, as a file with JSON (config.json of a build too), or as the name of a board of a source tree."""
-    if text.lstrip().startswith("{"):
-        return target_from(_json("--target", text))
-    if Path(text).is_file():
-        facts = _json(text, read_bytes(text).decode("utf-8", "replace"))
-        return target_from(facts.get("planner", facts))
-    return target_from(_board(text))
+    """A target as JSON, as a file with JSON (config.json of a build too), or as the name of a board of a source tree; argparse
+    reports what is wrong."""
+    try:
+        if text.lstrip().startswith("{"):
+            return target_from(_json("the target", text))
+        if Path(text).is_file():
+            facts = _json(text, read_bytes(text).decode("utf-8", "replace"))
+            return target_from(facts.get("planner", facts))
+        return target_from(_board(text))
+    except ArgumentError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def target_from(facts: dict[str, Any]) -> Target:

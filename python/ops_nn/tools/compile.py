@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from .. import compiler
 
     library = common.open_library(args.lib)
-    data, report = compiler.compile_model(args.model, dict(args.shape), args.io_layout, library)
+    data, report = compiler.compile_model(args.model, common.import_shapes(args.shape), args.io_layout, library)
     needs = compiler.kernels_for(data, args.for_target, library, few=args.optimize_for_size) if args.kernels_json else None
     output = args.output or f"{Path(args.model).stem}.opsnn"
     compiler.save(output, data)
