@@ -338,17 +338,17 @@ def install() -> int:
             raise UserError(f"root rights are needed once: apt-get install {' '.join(missing)}")
         print(f"Installing {' '.join(missing)}", flush=True)
         apt = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
-        run_or_fail([*apt, "update"], "the package lists could not be read; is there a network?")
-        run_or_fail([*apt, "install", "-y", "--no-install-recommends", *missing], "apt-get could not install the packages")
+        quietly([*apt, "update"], "the package lists could not be read; is there a network?")
+        quietly([*apt, "install", "-y", "--no-install-recommends", *missing], "apt-get could not install the packages")
     stamp = VENV / "requirements.sha256"
     wanted = sha256(REQUIREMENTS)
     if stamp.exists() and stamp.read_text() == wanted:
         return 0
     print("Preparing build/venv (Python packages, a few minutes the first time)", flush=True)
     if not (VENV / "bin" / "python").exists():
-        run_or_fail([sys.executable, "-m", "venv", str(VENV)], "python3 -m venv failed")
+        quietly([sys.executable, "-m", "venv", str(VENV)], "python3 -m venv failed")
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run_or_fail([*pip, "-r", str(REQUIREMENTS)], "pip could not install requirements-dev.txt; is there a network?")
+    quietly([*pip, "-r", str(REQUIREMENTS)], "pip could not install requirements-dev.txt; is there a network?")
     stamp.write_text(wanted)
     return 0
 
@@ -367,22 +367,24 @@ def has_package(name: str) -> bool:
     return query.stdout == "installed"
 
 
-def run_or_fail(command: Sequence[str], failure: str) -> None:
-    if subprocess.run(command).returncode:
-        raise UserError(f"{failure} ({shlex.join(command)})")
+def quietly(command: Sequence[str], failure: str, environment: Optional[dict[str, str]] = None) -> None:
+    """Runs a command whose output matters only if it fails. Passwords may still be asked for: sudo talks to the terminal."""
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise UserError(f"{failure} ({shlex.join(command)}):\n{done.stdout.strip()}")
 
 
 def use_build_python(argv: Sequence[str]) -> None:
     """Goes on under build/venv's Python, which has the packages that this script and the build use."""
     python = VENV / "bin" / "python"
-    if Path(sys.prefix).resolve() == VENV.resolve():
-        return
-    if python.exists():
+    inside = Path(sys.prefix).resolve() == VENV.resolve()
+    if python.exists() and not inside:
         os.execv(python, [str(python), str(Path(__file__).resolve()), *argv])
-    missing = [m for m in ("cffi", "elftools", "tomllib") if not importlib.util.find_spec(m)]
+    toml = "tomllib" if sys.version_info >= (3, 11) else "tomli"
+    missing = [m for m in ("cffi", "elftools", toml) if not importlib.util.find_spec(m)]
     if missing:
-        lacks = ", ".join(missing)
-        raise UserError(f"this Python lacks {lacks}, and there is no build/venv: run ./configure.py --install first")
+        which = "build/venv" if inside else "there is no build/venv, and this Python"
+        raise UserError(f"{which} lacks {', '.join(missing)}: run ./configure.py --install first")
 
 
 # --- toolchains and boards --------------------------------------------------------------------------------------------------
@@ -730,18 +732,12 @@ def host_library() -> Path:
         clean = {k: v for k, v in os.environ.items() if k not in ENVIRONMENT}
         command = [sys.executable, str(ROOT / "configure.py"), "--build-dir", str(host)]
         if not (host / "config.json").exists():
-            quietly(command, clean, "this machine's library could not be configured")
+            quietly(command, "this machine's library could not be configured", clean)
         elif stale_inputs(read_config(host)):
-            quietly([*command, "--again"], clean, "this machine's library could not be configured")
+            quietly([*command, "--again"], "this machine's library could not be configured", clean)
         scons = [sys.executable, "-m", "SCons", "-C", str(ROOT), "-Q", f"build={host}"]
-        quietly(scons, clean, "this machine's library could not be built")
+        quietly(scons, "this machine's library could not be built", clean)
     return host / "libops_nn.so"
-
-
-def quietly(command: Sequence[str], environment: dict[str, str], failure: str) -> None:
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        raise UserError(f"{failure} ({shlex.join(command)}):\n{done.stdout.strip()}")
 
 
 @contextlib.contextmanager

@@ -346,7 +346,7 @@ def test_without_its_packages_it_says_what_to_do(tmp_path: Path) -> None:
     shutil.copy(ROOT / "configure.py", clone)
     bare = subprocess.run(["/usr/bin/python3", "-S", "-E", str(clone / "configure.py")], capture_output=True, text=True)
     assert bare.returncode == 1
-    assert re.search(r"lacks .*cffi.* run ./configure.py --install first", bare.stderr)
+    assert re.search(r"there is no build/venv.* lacks .*cffi.*: run ./configure.py --install first", bare.stderr)
 
 
 def test_bootstrap_is_posix_shell() -> None:
