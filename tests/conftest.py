@@ -130,3 +130,9 @@ def armhf_build() -> Build:
 def aarch64_build() -> Build:
     """aarch64-linux-gnu, every operator."""
     return build("test-aarch64", "--target=aarch64-linux-gnu")
+
+
+@pytest.fixture(scope="session")
+def sanitized_build() -> Build:
+    """This machine, every operator, under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    return build("test-asan", "--sanitize=address,undefined")

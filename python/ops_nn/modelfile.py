@@ -262,8 +262,9 @@ def _tensor(tensor: Tensor, strings: _Pieces, data: _Pieces) -> bytes:
             raise ValueError(f"{where} of rank {len(tensor.dims)} cannot have blocks of {tensor.block}")
         content = memoryview(tensor.data).tobytes()
         size = len(content)
-        if size != constant_bytes(tensor):
-            raise ValueError(f"{where} has {size} bytes; {tensor.dtype}{list(stored_dims(tensor))} needs {constant_bytes(tensor)}")
+        wanted = constant_bytes(tensor)
+        if size != wanted:
+            raise ValueError(f"{where} has {size} bytes; {tensor.dtype}{list(stored_dims(tensor))} needs {wanted}")
         offset = data.put(content) if size else 0
     dims = [_int(where, d) for d in tensor.dims]
     return TENSOR.pack(strings.put(_string(tensor.name)), S.DTYPE_ID[tensor.dtype], KINDS.index(tensor.kind), len(dims),
@@ -332,8 +333,9 @@ def assemble(sections: Mapping[str, Union[bytes, bytearray]]) -> bytes:
         table += SECTION.pack(SECTIONS.index(name) + 1, _STRIDES.get(name, 1), start + len(body), len(content))
         body += content
     rest = bytes(table + body)
-    return HEADER.pack(MAGIC, S.FORMAT_MAJOR, S.FORMAT_MINOR, len(sections), HEADER.size + len(rest), S.fingerprint(), fnv1a(rest),
-                       SECTION.size, 0) + rest
+    header = HEADER.pack(MAGIC, S.FORMAT_MAJOR, S.FORMAT_MINOR, len(sections), HEADER.size + len(rest), S.fingerprint(),
+                         fnv1a(rest), SECTION.size, 0)  # fmt: skip
+    return header + rest
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -394,9 +396,10 @@ def _read(data: memoryview) -> ModelFile:
     ]
     nodes = []
     for name, op, layout, n_in, n_out, n_tail, _, first, tail, offset, size in records("nodes", NODE):
-        own = [None if i == NONE else i for i in operands[first : first + n_in]]
-        nodes.append(NodeRecord(string(name), S.BY_ID[op].name, _LAYOUT_NAME[layout], own,
-                                operands[first + n_in : first + n_in + n_out], attrs(op, offset, size), tails[tail : tail + n_tail]))
+        ins = [None if i == NONE else i for i in operands[first : first + n_in]]
+        outs = operands[first + n_in : first + n_in + n_out]
+        params, steps = attrs(op, offset, size), tails[tail : tail + n_tail]
+        nodes.append(NodeRecord(string(name), S.BY_ID[op].name, _LAYOUT_NAME[layout], ins, outs, params, steps))
     return ModelFile(
         [tensor(r) for r in records("tensors", TENSOR)],
         nodes,

@@ -267,8 +267,7 @@ static opsnn_status check_node(verifier *v, uint32_t index) {
     const opsnn_op_entry *op = opsnn_op_find(node->op);
     KNOWN(op != NULL, "node %d ('%.64s') is the unknown operator %d" LIBRARY, n, name, node->op);
     const int spatial = (op->flags & OPSNN_OP_LAYOUT) != 0;
-    CHECK(node->layout == OPSNN_LAYOUT_NCHW || node->layout == OPSNN_LAYOUT_NHWC ||
-              (node->layout == OPSNN_LAYOUT_ANY && !spatial),
+    CHECK(!spatial || node->layout == OPSNN_LAYOUT_NCHW || node->layout == OPSNN_LAYOUT_NHWC,
           "node %d ('%.64s'): %s has layout %d, not 1 (nchw) or 2 (nhwc)", n, name, op->name, node->layout);
     CHECK(spatial || node->layout == OPSNN_LAYOUT_ANY, "node %d ('%.64s'): %s has layout %d, not 0 (any)", n, name, op->name,
           node->layout);
