@@ -223,8 +223,8 @@ static bytes mutated(const bytes *files, uint32_t n_files) {
             continue;
         }
         case 3: { /* another file's end on this one's beginning */
-            const size_t from = pick(other.n) / 8 * 8, n = other.n - from;
-            const size_t keep = word / 8 * 8;
+            const size_t from = pick(other.n) / 8 * 8, keep = word / 8 * 8, room = source.n + other.n - keep;
+            const size_t n = other.n - from < room ? other.n - from : room;
             memcpy(b.data + keep, other.data + from, n);
             b.n = keep + n;
             if (b.n == 0) b.n = 1;
