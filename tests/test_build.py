@@ -191,12 +191,7 @@ def test_output_is_one_short_line_per_step(tmp_path: Path) -> None:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources as they are now, without build/ (but with this one's Python)."""
     clone = tmp_path_factory.mktemp("a clone") / "ops nn"
-    listed = run("git", "ls-files", "-co", "--exclude-standard").stdout.split("\n")
-    for name in filter(None, listed):
-        target = clone / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).exists():
-            shutil.copy2(ROOT / name, target, follow_symlinks=False)
+    shutil.copytree(ROOT, clone, symlinks=True, ignore=shutil.ignore_patterns(".git", "build", "dist", "__pycache__"))
     (clone / "build").mkdir()
     (clone / "build" / "venv").symlink_to(BUILD / "venv")
     return clone
