@@ -199,7 +199,14 @@ static bytes read_file(const char *path) {
     return b;
 }
 
-/* Changes a few places; most changes aim at the numbers before the constants, which decide most. */
+/* A place in one of the sections (constants being one of ten: the numbers before them decide more). */
+static size_t in_section(bytes file) {
+    uint64_t place[2]; /* offset, bytes */
+    memcpy(place, file.data + 48 + 24 * pick(10) + 8, sizeof(place));
+    return place[1] ? (size_t)place[0] + pick(place[1]) : pick(file.n);
+}
+
+/* Changes a few places. */
 static bytes mutated(const bytes *files, uint32_t n_files) {
     static const uint32_t numbers[] = {0,   1,   2,          3,          8,          63,         64,
                                        255, 256, 0x7ffffffe, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
@@ -207,7 +214,8 @@ static bytes mutated(const bytes *files, uint32_t n_files) {
     bytes b = {malloc(source.n + other.n), source.n};
     memcpy(b.data, source.data, source.n);
     for (uint32_t i = 1 + pick(4); i > 0; i--) {
-        const size_t range = pick(4) && b.n > 2048 ? 2048 : b.n, at = pick(range), word = at / 4 * 4;
+        const size_t wanted = pick(4) ? in_section(source) : pick(b.n);
+        const size_t at = wanted < b.n ? wanted : pick(b.n), word = at / 4 * 4; /* splices may have made it shorter */
         uint32_t value = 0;
         if (word + 4 <= b.n) memcpy(&value, b.data + word, 4);
         switch (pick(8)) {
