@@ -39,6 +39,7 @@ def one(op: str, shape: tuple[int, ...], *constants: Any, **attrs: Any) -> Build
 
 f32, i64 = np.float32, np.int64
 P4 = (1, 3, 9, 10)
+K3S2PADS = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 2, 2)}
 K3S2P1 = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}
 
 
@@ -111,6 +112,7 @@ CASES: list[tuple[str, tuple[int, ...], Build_]] = [
     ("max pool same", (7, 12), one("MaxPool", P4, kernel_shape=(3, 3), strides=(2, 2), auto_pad="SAME_UPPER")),
     ("max pool 1-d", (8,), one("MaxPool", (1, 3, 9), kernel_shape=(3,), strides=(2,), pads=(1, 0))),
     ("average pool", (7, 10, 11), one("AveragePool", P4, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))),
+    ("average pool with windows in its padding", (19,), one("AveragePool", (1, 2, 4, 4), **K3S2PADS, ceil_mode=1)),
     ("average pool counts", (7, 11), one("AveragePool", P4, kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=1)),
     ("average pool ceil", (10, 19), one("AveragePool", (1, 2, 4, 4), **K3S2P1, ceil_mode=1)),
     ("average pool ceil counts", (19,), one("AveragePool", (1, 2, 4, 4), **K3S2P1, ceil_mode=1, count_include_pad=1)),
@@ -129,6 +131,7 @@ CASES: list[tuple[str, tuple[int, ...], Build_]] = [
     ("reduce max", (13,), one("ReduceMax", P4, axes=(2, 3), keepdims=1)),
     ("conv", (7, 11), lambda n: n.conv(n.input(P4), 3, 4, 3, strides=(2, 1), pads=(0, 1, 1, 2))),
     ("conv dilated", (11,), lambda n: n.conv(n.input(P4), 3, 4, 3, dilations=(2, 2))),
+    ("conv stride 2 same", (11,), lambda n: n.conv(n.input((1, 2, 14, 14)), 2, 4, 3, auto_pad="SAME_UPPER", strides=(2, 2))),
     ("conv groups", (11,), lambda n: n.conv(n.input((1, 6, 5, 5)), 6, 4, 3, group=2, bias=False)),
     ("conv depthwise", (11,), lambda n: n.conv(n.input((1, 6, 5, 5)), 6, 12, 3, group=6)),
     ("conv same upper even", (11,), lambda n: n.conv(n.input(P4), 3, 4, 4, auto_pad="SAME_UPPER")),

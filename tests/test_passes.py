@@ -207,6 +207,14 @@ def test_constants_are_folded(library: Path) -> None:
     assert ops(graph) == {"matmul": 1}
 
 
+def test_a_constant_picture(library: Path) -> None:
+    """A convolution of constants: there are no nchw kernels, so it is folded once it is nhwc."""
+    net = Net()
+    y = net.conv(net.weights(1, 3, 6, 6), 3, 4)
+    graph = check(net.output(net.op("Add", net.input((1, 4, 6, 6)), y)), library)
+    assert ops(graph) == {"add": 1}
+
+
 def test_small_models_do_not_become_large(library: Path) -> None:
     net = Net()
     big = net.op("MatMul", net.weights(2000, 1), net.weights(1, 2000))

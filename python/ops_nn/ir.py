@@ -332,7 +332,8 @@ def _attrs_fault(op: S.Op, attrs: Attrs) -> Optional[str]:
     return f"attribute '{missing[0]}' is missing" if missing else None
 
 
-def _value_fault(value: Value) -> Optional[str]:
+def value_fault(value: Value) -> Optional[str]:
+    """What is wrong with a value by itself, or None."""
     if value.dtype not in S.DTYPE_ID:
         return f"has the unknown type '{value.dtype}'"
     if value.shape is not None:
@@ -377,7 +378,8 @@ def _tail_fault(node: Node) -> Optional[str]:
     return None
 
 
-def _node_fault(node: Node) -> Optional[str]:
+def node_fault(node: Node) -> Optional[str]:
+    """What is wrong with a node by itself, or None: whether it fits the schema."""
     op = S.BY_NAME.get(node.op)
     if op is None:
         return "no such operator"
@@ -407,7 +409,7 @@ def verify(graph: Graph) -> None:
         ready.add(value)
     for node in graph.nodes:
         where = f"node '{node.name}' ({node.op})"
-        fault = _node_fault(node)
+        fault = node_fault(node)
         if fault:
             fail(f"{where}: {fault}")
         for value in node.reads():
@@ -431,6 +433,6 @@ def verify(graph: Graph) -> None:
                 fail(f"two {what} are named '{name}'" if name else f"one of the {what} has no name")
             seen.add(name)
     for value in graph.values():
-        fault = _value_fault(value)
+        fault = value_fault(value)
         if fault:
             fail(f"value '{value.name}' {fault}")

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import external_data_helper, helper, inliner, numpy_helper
 
 from ..errors import FileError, FormatError, ModelError, UnsupportedOperator
-from ..ir import DTYPE_OF, Array, Dim, Graph, Node, Shape, Value
+from ..ir import DTYPE_OF, Array, Dim, Graph, Node, Shape, Value, node_fault, value_fault
 from ..shapes import Binding, merge, samples
 from . import onnx_fold
 
@@ -163,8 +163,12 @@ class Context:
             raise Problem(what, unsupported=False)
         if data.dtype not in DTYPE_OF:
             raise Problem(f"'{name}' is of type {self.dtype(name)}", "this version computes in float32: convert the model")
-        self.values[name] = Value(self.graph.fresh(clean(name)), DTYPE_OF[data.dtype], data.shape, np.array(data, order="C"))
-        return self.values[name]
+        value = Value(self.graph.fresh(clean(name)), DTYPE_OF[data.dtype], data.shape, np.array(data, order="C"))
+        fault = value_fault(value)
+        if fault:
+            raise Problem(f"'{name}' {fault}", unsupported=False)
+        self.values[name] = value
+        return value
 
     def tensor(self, name: str) -> Value:
         """A float32 value: what arithmetic works on."""
@@ -219,7 +223,11 @@ class Context:
             dtype = self.dtype(output)
             y = Value(self.graph.fresh(clean(output)), dtype if dtype.islower() else "f32", shape)
             self.values[output] = y
-        self.graph.nodes.append(Node(op, self.graph.fresh(label), list(inputs), [y], attrs, layout))
+        node = Node(op, self.graph.fresh(label), list(inputs), [y], attrs, layout)
+        fault = node_fault(node) or value_fault(y)
+        if fault:
+            raise Problem(fault, unsupported=False)
+        self.graph.nodes.append(node)
         return y
 
 
@@ -323,6 +331,21 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
                 yield from _tensors(inner)
 
 
+def _texts(model: onnx.ModelProto) -> Iterator[Any]:
+    """The names that a model consists of."""
+    graph = model.graph
+    yield graph.name
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
+    for info in (*graph.input, *graph.output):
+        yield info.name
+        yield from (d.dim_param for d in info.type.tensor_type.shape.dim)
+    yield from (t.name for t in graph.initializer)
+    for prop in model.metadata_props:
+        yield from (prop.key, prop.value)
+    yield from (i.domain for i in model.opset_import)
+
+
 def _external(model: onnx.ModelProto, path: Optional[Path], name: str) -> None:
     """Loads constants that are kept in files beside the model's."""
     for tensor in _tensors(model.graph):
@@ -343,6 +366,9 @@ def _external(model: onnx.ModelProto, path: Optional[Path], name: str) -> None:
 
 def _check(model: onnx.ModelProto, name: str) -> int:
     """The opset of the standard operators, if it is one that we know."""
+    # protobuf gives text that is no UTF-8 as bytes.
+    if not all(isinstance(text, str) for text in _texts(model)):
+        raise FormatError(f"{name}: is a damaged ONNX model: one of its names is no text")
     opset = next((i.version for i in model.opset_import if i.domain in onnx_fold.STANDARD), 0)
     newest = onnx.defs.onnx_opset_version()
     if not model.HasField("graph") or not model.opset_import:
@@ -447,6 +473,9 @@ def _convert(
             problems.add(Problem(f"input '{name}' is of type {dtype}; this version computes in float32: convert the model"))
             dtype = "f32"
         value = Value(graph.fresh(clean(name)), dtype, shape)
+        fault = value_fault(value)
+        if fault:
+            problems.add(Problem(f"input '{name}' {fault}", unsupported=False))
         context.values[name] = value
         graph.inputs.append(value)
     failed: set[str] = set()

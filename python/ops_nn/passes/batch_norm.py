@@ -8,6 +8,7 @@ from ..ir import Array, Graph, Node, Value, rank
 from .tools import Tools
 
 
+@np.errstate(all="ignore")  # strange statistics give what the operator itself would give: infinities and NaN
 def batch_norm(graph: Graph, tools: Tools) -> int:
     changes = 0
     nodes: list[Node] = []

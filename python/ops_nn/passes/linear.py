@@ -11,6 +11,7 @@ from ..schema import INF
 from .tools import Tools
 
 
+@np.errstate(all="ignore")  # overflow gives infinities, as it would at run time
 def linear(graph: Graph, tools: Tools) -> int:
     changes = 0
     for node in list(graph.nodes):
