@@ -195,8 +195,8 @@ def generate(env: Env, config: Config, chosen: Sequence[generator.Kernel]) -> Ge
     out = f"{env['BUILD']}/gen"
     write = Action(_write_build_info, "GEN $TARGET", varlist=["INFO"])
     info = env.Command(f"{out}/build_info.json", [], write, INFO=build_info(config))
-    command = ["--out", out, "--kernels", " ".join(k.stem for k in chosen)]
-    command += ["--ops", "all" if config["ops"] is None else " ".join(config["ops"]), "--build-info", str(info[0])]
+    command = ["--out", out, "--kernels=" + " ".join(k.stem for k in chosen)]  # none, where all operators are views
+    command += ["--ops=" + ("all" if config["ops"] is None else " ".join(config["ops"])), "--build-info", str(info[0])]
     targets = [f"{out}/opsnn_ops.h", f"{out}/opsnn_table.c", f"{out}/opsnn_cdef.txt"]
     nodes = env.Python(
         targets, ["src/gen.py", "src/schema.py", "src/ops_nn.h", info], SCRIPT="src/gen.py", SCRIPTARGS=command
