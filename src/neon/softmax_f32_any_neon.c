@@ -1,10 +1,11 @@
-/* exp(x - max) / sum along the last axis. NaN and infinities as in softmax_f32_any_ref.c: there is no distribution to return. */
+/* exp(x - max) / sum along the last axis that is longer than one. NaN and infinities as in softmax_f32_any_ref.c: there is no distribution to return. */
 #include "neon/exp_f32.h"
 #include "ops/axis.h"
 
 static size_t length_of(const opsnn_node *node) {
+    const opsnn_softmax_params *p = node->params;
     const opsnn_value *x = node->inputs[0];
-    return x->rank ? (size_t)x->dims[x->rank - 1] : 1;
+    return (size_t)x->dims[opsnn_axis(p->axis, x->rank)];
 }
 
 static int plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {

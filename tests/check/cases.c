@@ -284,7 +284,7 @@ const check_family check_families[] = {
     {&opsnn_rule_pool, pool, 4, 4e-7F, false},
     {&opsnn_rule_global_pool, global_pool, 4, 4e-7F, false},
     {&opsnn_rule_batch_normalization, batch_normalization, 16, 2e-6F, false},
-    {&opsnn_rule_softmax, softmax, 16, 1e-7F, false},
+    {&opsnn_rule_softmax, softmax, 16, 3e-7F, false},
     {&opsnn_rule_transpose, transpose, 0, 0, true},
     {&opsnn_rule_concat, concat, 0, 0, true},
     {&opsnn_rule_pad, pad, 0, 0, true},
