@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx_net import Net, check, ops, random_feeds, reference, run, steps, tools
 from ops_nn import ir, passes, shapes
-from ops_nn.errors import ArgumentError, ShapeError
+from ops_nn.errors import ArgumentError, ShapeError, UnsupportedOperator
 from ops_nn.importers import onnx as importer
 from ops_nn.ir import Graph, GraphError, Node
 from ops_nn.passes.dead_code import dead_code
@@ -568,10 +568,35 @@ def test_a_baked_size_with_an_open_dimension_is_told(library: Path) -> None:
         passes.optimize(importer.load(model), tools(library))
 
 
+def test_sums_of_open_sizes_are_steps(library: Path) -> None:
+    net = Net()
+    x = net.conv(net.input(("N", 3, "H", "W")), 3, 4, strides=(2, 2))
+    graph = check(net.output(net.op("Add", net.conv(x, 4, 4), x)), library, {"N": 2, "H": 9, "W": 12})
+    assert steps(graph) == ["add"]
+    # Sizes rounded down and up are different ones.
+    net = Net()
+    x = net.input(("N", 3, "H", "W"))
+    down = net.op("MaxPool", x, kernel_shape=(2, 2), strides=(2, 2))
+    up = net.op("MaxPool", x, kernel_shape=(2, 2), strides=(2, 2), ceil_mode=1)
+    graph = importer.load(net.output(down, up).model())
+    passes.optimize(graph, tools(library))
+    first, second = (v.shape for v in graph.outputs)
+    assert first is not None and second is not None and first[2] != second[2]
+
+
+def test_a_network_that_needs_even_sizes(library: Path) -> None:
+    net = Net()
+    x = net.input((1, 2, "H", "W"))
+    y = net.op("Concat", x, net.op("DepthToSpace", net.conv(x, 2, 8, strides=(2, 2)), blocksize=2), axis=1)
+    with pytest.raises(UnsupportedOperator, match="channels, height and width must be numbers; fix them with --shape"):
+        importer.load(net.output(y).model())
+    check(net, library, {"H": 8, "W": 8}, {"H": 8, "W": 8})
+
+
 def test_samples_tell_symbols_apart() -> None:
-    (low, high), _ = shapes.samples([("N", 3, "H", "W"), ("M", "H")])
+    (low, high), *_ = shapes.samples([("N", 3, "H", "W"), ("M", "H")])
     assert len(set(low.values())) == 4 and all(low[s] != high[s] for s in low)
-    assert shapes.merge((2, 3, low["H"], 7), (3, 3, high["H"], 8), (low, high)) == ("N", 3, "H", None)
+    assert shapes.merge((2, 3, low["H"], 7), (3, 3, high["H"], 8), (low, high)) == ("N", 3, "H", "?7/8")
     assert shapes.merge((1,), (1, 2), (low, high)) is None
     assert shapes.samples([(1, 2), None]) == [({}, {})]
 

@@ -1,7 +1,7 @@
 """Shapes and types of every value of a graph, by the rules of the C library: there is no second set.
 
 The rules want numbers. Open dimensions are therefore bound to two different samples, and what comes out is compared: equal is a
-number, a symbol's own pair of samples is that symbol, anything else is unknown until the model is planned.
+number, a symbol's own pair of samples is that symbol, anything else a dimension that is computed when the model is planned.
 """
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .ir import Attrs, Dim, Graph, Shape, Value
 
 Typed = tuple[str, tuple[int, ...]]  # type and dimensions
 Binding = dict[str, int]
+DERIVED = "?"  # begins the names of dimensions that are computed from open ones
 
 
 class Rules(Protocol):
@@ -24,8 +25,10 @@ class Rules(Protocol):
 
 
 def samples(shapes: Iterable[Optional[Shape]]) -> list[tuple[Binding, Binding]]:
-    """Pairs of bindings for the symbols in shapes, to be tried in order. The first pair tells all symbols apart; the later ones
-    suit models in which differently named dimensions must be equal. No symbols: one pair of empty bindings."""
+    """Pairs of bindings for the symbols in shapes, to be tried in order. Batches are small numbers, other open dimensions
+    heights, widths and lengths. The first pair tells symbols apart, and rounding down from rounding up; the second has sizes
+    that can be halved often; the third suits models in which differently named dimensions must be equal. No symbols: one
+    empty pair."""
     first: dict[str, int] = {}  # the axis at which a symbol first stands
     for shape in shapes:
         for axis, dim in enumerate(shape or ()):
@@ -33,21 +36,25 @@ def samples(shapes: Iterable[Optional[Shape]]) -> list[tuple[Binding, Binding]]:
                 first.setdefault(dim, axis)
     if not first:
         return [({}, {})]
-    # Batches are small numbers; other open dimensions are heights, widths and lengths, which strides must be able to halve.
-    low = {s: 2 + 2 * i if axis == 0 else 192 + 64 * i for i, (s, axis) in enumerate(first.items())}
-    high = {s: 3 + 2 * i if axis == 0 else 224 + 64 * i for i, (s, axis) in enumerate(first.items())}
-    return [(low, high), (dict.fromkeys(first, 192), dict.fromkeys(first, 224))]
+
+    def binding(batch: int, size: int) -> Binding:
+        return {s: batch + 2 * i if axis == 0 else size + 64 * i for i, (s, axis) in enumerate(first.items())}
+
+    alike = dict.fromkeys(first, 192), dict.fromkeys(first, 224)
+    return [(binding(2, 193), binding(3, 226)), (binding(2, 192), binding(3, 224)), alike]
 
 
 def merge(one: Sequence[int], two: Sequence[int], bindings: tuple[Binding, Binding]) -> Optional[Shape]:
-    """The shape that is `one` under the first binding and `two` under the second; None where even the ranks differ."""
+    """The shape that is `one` under the first binding and `two` under the second; None where even the ranks differ. A dimension
+    that follows open ones is named by its two samples: equal names are equal dimensions. (Should they ever differ, the library
+    finds that when it plans, as it checks every shape again.)"""
     if len(one) != len(two):
         return None
     names: dict[tuple[int, int], Dim] = {}
     for symbol in bindings[0]:
         pair = (bindings[0][symbol], bindings[1][symbol])
         names[pair] = None if pair in names else symbol
-    return tuple(a if a == b else names.get((a, b)) for a, b in zip(one, two))
+    return tuple(a if a == b else names.get((a, b), f"{DERIVED}{a}/{b}") for a, b in zip(one, two))
 
 
 def infer(graph: Graph, rules: Rules) -> None:

@@ -20,7 +20,7 @@ from onnx import external_data_helper, helper, inliner, numpy_helper
 
 from ..errors import FileError, FormatError, ModelError, UnsupportedOperator
 from ..ir import DTYPE_OF, Array, Dim, Graph, Node, Shape, Value, node_fault, value_fault
-from ..shapes import Binding, merge, samples
+from ..shapes import DERIVED, Binding, merge, samples
 from . import onnx_fold
 
 Source = Union[str, "os.PathLike[str]", bytes, onnx.ModelProto]
@@ -127,7 +127,7 @@ class Context:
                 f"the rank of '{name}' is unknown",
                 "give the shapes of the inputs (--shape), or see where onnx.shape_inference fails",
             )
-        return merged
+        return tuple(None if isinstance(d, str) and d.startswith(DERIVED) else d for d in merged)
 
     def rank(self, name: str) -> int:
         return len(self.shape(name))
@@ -250,7 +250,8 @@ def load(source: Source, shapes: Optional[Shapes] = None) -> Graph:
     constants = _initialisers(model, problems)
     inputs = _inputs(model, constants, dict(shapes or {}), problems)
     problems.throw()
-    pair = samples(shape for _, shape in inputs.values())[0]
+    # onnx's inference does not say where it fails: sizes that suit most networks.
+    pair = samples(shape for _, shape in inputs.values())[:2][-1]
     first = onnx_fold.fold(model, inputs, constants, pair[0])
     context = Context(Graph(clean(model.graph.name) or "model", [], [], []), (first, first), pair)
     if pair[0]:
@@ -467,6 +468,7 @@ def _convert(
 
     graph = context.graph
     graph.meta = {clean(p.key): clean(p.value) for p in model.metadata_props if p.key}
+    graph.meta["opset"] = str(opset)
     for name, (_, shape) in inputs.items():
         dtype = context.dtype(name)
         if dtype not in DTYPE_OF.values():
