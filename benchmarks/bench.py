@@ -20,7 +20,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 
 import numpy as np
@@ -68,35 +68,55 @@ def reference(onnx: Path, card: Card, values: np.ndarray) -> np.ndarray:
     return np.asarray(output).reshape(-1)
 
 
-def measure(networks: list[str], boards: list[str], engines: list[str]) -> Iterator[Row]:
+def test_input(card: Card) -> np.ndarray:
+    """Numbers between -1 and 1 in the place of a picture, the same each time."""
+    size = card.preprocessing.size
+    generator = np.random.Generator(np.random.PCG64(0))
+    return (generator.random((1, 3, size, size)) * 2 - 1).astype(np.float32)
+
+
+def build(board: str, networks: list[Path]) -> ours.Build:
+    """The library for a board, trimmed to the networks."""
+    return ours.build(board, networks, ROOT / "build" / "bench" / ARCHS[board].triple)
+
+
+def measure(networks: list[Path], boards: list[str], engines: list[str]) -> Iterator[Row]:
     """Measure engine after engine, so that times that are compared are taken close together.
 
     An engine that fails is reported and left out.
     """
-    paths = [get.network(name) for name in networks]
-    for board in boards:
-        cpu = ARCHS[board].cpu
-        for path in paths:
-            card = Card.of(path)
-            size = card.preprocessing.size
-            generator = np.random.Generator(np.random.PCG64(0))
-            values = (generator.random((1, 3, size, size)) * 2 - 1).astype(np.float32)
-            wanted = reference(path, card, values)
-            for engine in engines:
-                try:
-                    with console.status(f"{engine}: {card.name} on {board} ({cpu})"):
-                        if engine == "ncnn":
-                            measured, output = ncnn_peer.run(board, cpu, path, values, REPEAT)
-                        else:
-                            folder = ROOT / "build" / "bench" / ARCHS[board].triple
-                            built = ours.build(board, paths, folder)
-                            names = (card.input, card.output)
-                            measured, output = ours.run(built, cpu, path, values, names, REPEAT)
-                except BoardError as error:
-                    console.print(f"{engine} failed: {error}", style="red", markup=False)
-                    continue
-                difference = np.abs(output.reshape(-1) - wanted).max() / np.abs(wanted).max()
-                yield Row(card.name, board, cpu, engine, measured, float(difference))
+    for board, path in product(boards, networks):
+        cpu, card = ARCHS[board].cpu, Card.of(path)
+        values = test_input(card)
+        wanted = reference(path, card, values)
+        for engine in engines:
+            try:
+                with console.status(f"{engine}: {card.name} on {board} ({cpu})"):
+                    if engine == "ncnn":
+                        measured, output = ncnn_peer.run(board, cpu, path, values, REPEAT)
+                    else:
+                        names = (card.input, card.output)
+                        built = build(board, networks)
+                        measured, output = ours.run(built, cpu, path, values, names, REPEAT)
+            except BoardError as error:
+                console.print(f"{engine} failed: {error}", style="red", markup=False)
+                continue
+            difference = np.abs(output.reshape(-1) - wanted).max() / np.abs(wanted).max()
+            yield Row(card.name, board, cpu, engine, measured, float(difference))
+
+
+def profile(networks: list[Path], boards: list[str]) -> None:
+    """Print which functions of ops-nn the instructions of an inference go to."""
+    for board, path in product(boards, networks):
+        card = Card.of(path)
+        names = (card.input, card.output)
+        built = build(board, networks)
+        sums = ours.profile(built, ARCHS[board].cpu, path, test_input(card), names)
+        total = sum(sums.values())
+        console.print(f"\n{card.name} on {board}: {total / 1e6:.1f} M instructions")
+        for name, count in sums.items():
+            if count > total / 1000:
+                console.print(f"{count / 1e6:9.2f} M {100 * count / total:5.1f} %  {name}")
 
 
 def table(rows: list[Row]) -> Table:
@@ -152,16 +172,16 @@ def main() -> int:
     parser.add_argument("--network", action="append", choices=NETWORKS, help="repeatable")
     parser.add_argument("--board", action="append", choices=ARCHS, help="repeatable")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="repeatable")
+    parser.add_argument("--profile", action="store_true", help="ops-nn's instructions by function")
     parser.add_argument("--save", action="store_true", help="write to benchmarks/results/")
     options = parser.parse_args()
+    boards = options.board or list(ARCHS)
     try:
-        rows = list(
-            measure(
-                options.network or list(NETWORKS),
-                options.board or list(ARCHS),
-                options.engine or list(ENGINES),
-            )
-        )
+        networks = [get.network(name) for name in options.network or NETWORKS]
+        if options.profile:
+            profile(networks, boards)
+            return 0
+        rows = list(measure(networks, boards, options.engine or list(ENGINES)))
     except (FetchError, BoardError) as error:
         print(f"bench.py: {error}", file=sys.stderr)
         return 1

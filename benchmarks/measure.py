@@ -8,10 +8,13 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from elftools.elf.elffile import ELFFile
 
 from benchmarks.board import ARCHS, ROOT, BoardError, board_command, board_environment
 
@@ -92,6 +95,41 @@ def run_counted(
     regions = [region["instructions"] for region in counted["regions"][::2]]
     total = counted["total"]["instructions"]
     return CountedRun(result.stdout, total, regions, counted["hottest"])
+
+
+def by_function(run: CountedRun) -> dict[str, int]:
+    """The instructions of a run's hottest blocks, summed by function; most first.
+
+    Blocks without a file or a symbol are summed under the file's name.
+    """
+    sums: Counter[str] = Counter()
+    files: dict[str, list[tuple[int, int, str]]] = {}
+    for block in run.hottest:
+        path = block["file"]
+        if path and path not in files:
+            files[path] = _functions(Path(path))
+        names = [n for start, end, n in files.get(path, []) if start <= block["offset"] < end]
+        sums[names[0] if names else Path(path).name or "elsewhere"] += block["instructions"]
+    return dict(sums.most_common())
+
+
+def _functions(path: Path) -> list[tuple[int, int, str]]:
+    """Start and end in the file, and name, of each function of an ELF file."""
+    with open(path, "rb") as file:
+        elf = ELFFile(file)
+        table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+        found = []
+        source = ""  # of the local symbols that follow
+        for symbol in table.iter_symbols() if table else ():
+            kind, binding = symbol["st_info"]["type"], symbol["st_info"]["bind"]
+            if kind == "STT_FILE":
+                source = symbol.name
+            elif kind == "STT_FUNC" and symbol["st_size"]:
+                address = symbol["st_value"] & ~1  # bit 0 says Thumb
+                name = f"{source}: {symbol.name}" if binding == "STB_LOCAL" else symbol.name
+                for offset in elf.address_offsets(address):
+                    found.append((offset, offset + symbol["st_size"], name))
+        return found
 
 
 def stripped_bytes(library: Path, arch: str) -> int:

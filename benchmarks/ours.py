@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.board import ARCHS, ROOT, BoardError
-from benchmarks.measure import Measured, run_counted
+from benchmarks.measure import CountedRun, Measured, by_function, run_counted
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,18 @@ def _shown(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
+EVERY_BLOCK = 1_000_000
+
+
+def profile(
+    built: Build, cpu: str, onnx: Path, values: np.ndarray, names: tuple[str, str]
+) -> dict[str, int]:
+    """The instructions of one inference by function, most first."""
+    with tempfile.TemporaryDirectory(prefix="ops-nn-") as temporary:
+        counted, _ = _run(built, cpu, onnx, values, names, 1, Path(temporary), EVERY_BLOCK)
+    return by_function(counted)
+
+
 def run(
     built: Build,
     cpu: str,
@@ -98,16 +110,23 @@ def run(
 ) -> tuple[Measured, np.ndarray]:
     """Measure inferences on one thread; return the output too. `names` are of input and output."""
     with tempfile.TemporaryDirectory(prefix="ops-nn-") as temporary:
-        given, made = Path(temporary) / "input.npy", Path(temporary) / "output.npy"
-        np.save(given, values)
-        command: list[str | Path] = [
-            built.folder / "ops-nn-run",
-            built.model(onnx),
-            "--threads=1",
-            "--mark",
-        ]
-        command += ["--json", f"--repeat={repeat}", f"--input={names[0]}={given}"]
-        command.append(f"--output={names[1]}={made}")
-        counted = run_counted(built.board, command, cpu)
-        output = np.load(made)
+        counted, output = _run(built, cpu, onnx, values, names, repeat, Path(temporary))
     return Measured.of(counted, built.library.stat().st_size), output
+
+
+def _run(
+    built: Build,
+    cpu: str,
+    onnx: Path,
+    values: np.ndarray,
+    names: tuple[str, str],
+    repeat: int,
+    folder: Path,
+    hottest: int = 0,
+) -> tuple[CountedRun, np.ndarray]:
+    given, made = folder / "input.npy", folder / "output.npy"
+    np.save(given, values)
+    command: list[str | Path] = [built.folder / "ops-nn-run", built.model(onnx), "--threads=1"]
+    command += ["--mark", "--json", f"--repeat={repeat}", f"--input={names[0]}={given}"]
+    command.append(f"--output={names[1]}={made}")
+    return run_counted(built.board, command, cpu, hottest), np.load(made)

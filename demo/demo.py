@@ -50,6 +50,14 @@ def choose_network(text: str) -> tuple[Path, Card]:
     return path, Card.of(path)
 
 
+def usual_picture(model: str) -> Path:
+    """A picture that suits a network: a cat, or a dog for the one that only knows dogs."""
+    if model == "mobilenetv2-dogs":
+        bull_mastiff = 243
+        return next(path for path, label in get.labelled_pictures() if label == bull_mastiff)
+    return get.photograph("chelsea.png")
+
+
 def run_visibly(command: Sequence[str]) -> None:
     """Show a command, run it in the repository and let it print."""
     console.print(f"\n$ {shlex.join(command)}", style="bold", soft_wrap=True)
@@ -142,12 +150,12 @@ def main() -> int:
         help=f"{', '.join(get.NETWORKS)}, or the path of an ONNX file",
     )
     parser.add_argument(
-        "--picture", type=Path, action="append", default=[], help="besides chelsea.png; repeatable"
+        "--picture", type=Path, action="append", default=[], help="one more to classify; repeatable"
     )
     parser.add_argument("--board", choices=ARCHS, default="armhf", help="armhf (default) or arm64")
     options = parser.parse_args()
     try:
-        pictures = [get.photograph("chelsea.png"), *options.picture]
+        pictures = [usual_picture(options.model), *options.picture]
         good = demonstrate(options.model, pictures, options.board)
     except (BoardError, CardError, FetchError, PictureError) as error:
         print(f"demo.py: {error}", file=sys.stderr)

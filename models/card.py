@@ -79,6 +79,8 @@ def _guess(path: Path) -> Card:
         graph = onnx.load(str(path), load_external_data=False).graph
     except Exception as error:  # protobuf's exceptions share no base class of their own
         raise CardError(f"{path} cannot be read as an ONNX file: {error}") from error
+    if not graph.node:
+        raise CardError(f"{path} cannot be read as an ONNX file: it holds no network")
     weights = {weight.name for weight in graph.initializer}
     inputs = [value for value in graph.input if value.name not in weights]
     shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in inputs]

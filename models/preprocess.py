@@ -66,5 +66,6 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
 
 
 def best(scores: np.ndarray, labels: Sequence[str], count: int = 5) -> list[tuple[str, float]]:
-    """The names and scores of the best classes, best first."""
-    return [(labels[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")[:count]]
+    """The names and scores of the best classes, best first. A class without a name gets a number."""
+    order = np.argsort(-scores, kind="stable")[:count]
+    return [(labels[i] if i < len(labels) else f"class {i}", float(scores[i])) for i in order]
