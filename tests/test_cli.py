@@ -21,11 +21,11 @@ from onnx_net import Net
 from ops_nn import __main__ as cli
 from ops_nn import __version__, compiler, lib
 from ops_nn.compiler import compile_model, kernels_for
-from ops_nn.errors import FileError, ModelError, UnsupportedOperator
+from ops_nn.errors import FileError, ModelError, ShapeError, UnsupportedOperator
 from ops_nn.lib import Target
 from ops_nn.runtime import Model
 from ops_nn.tools import common
-from tiny import conv_sigmoid
+from tiny import conv_sigmoid, elementwise
 
 from models import get
 from models.fetch import FetchError
@@ -131,7 +131,7 @@ def test_compile(ops_nn: Run, squeeze: Path, tmp_path: Path) -> None:
     model = Model(tmp_path / "net.opsnn")
     assert [i.name for i in model.inputs] == ["x"] and [o.name for o in model.outputs] == ["y"]
     assert model.meta("producer") == f"ops-nn {__version__}" and model.meta("source") == "squeeze.onnx"
-    assert len(model.meta("source_sha256") or "") == 64
+    assert len(model.meta("source_sha256") or "") == 64 and model.meta("opset") == "17"
     needs = json.loads((tmp_path / "k.json").read_text())
     assert {"conv2d", "max_pool", "concat"} <= set(needs["ops"])
     assert set(needs["kernels"]) <= set(lib.library().kernels())
@@ -343,3 +343,15 @@ def test_a_model_that_configure_cannot_compile(tmp_path: Path) -> None:
     done = configure("--build-dir", tmp_path / "out", f"--model={tmp_path / 'net.onnx'}", "--disable-unused-ops")
     assert done.returncode != 0 and "net.onnx" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_kernels_for_open_dimensions(host_build: Build, tmp_path: Path) -> None:
+    library = lib.library(host_build.lib)
+    net = Net()
+    y = net.op("Conv", net.input(("n", 3, "h", "w")), net.weights(8, 3, 3, 3))
+    onnx.save(net.output(net.op("Relu", y)).model(), tmp_path / "net.onnx")
+    assert "conv2d" in kernels_for(compile_model(tmp_path / "net.onnx", library=library)[0], library=library).ops
+    with pytest.raises(ShapeError, match=r"planned for in0=1x224, in1=1x224x7, as dimensions are open"):
+        kernels_for(elementwise("add", [("n", "k"), ("n", "k", 7)]), library=library)
+    few = kernels_for(elementwise("add", [("n", "k"), ("n", "k")]), library=library, shapes=[(2, 3), (2, 3)])
+    assert few.ops == ("add",)

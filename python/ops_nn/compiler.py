@@ -19,9 +19,9 @@ import numpy as np
 
 from . import ir, lib
 from . import schema as S
-from .errors import FileError, ModelError
+from .errors import FileError, ModelError, ShapeError
 from .ir import Array, Graph, Node, Value
-from .lib import Library, PathLike, Target
+from .lib import Library, PathLike, Target, shape_text
 from .modelfile import ModelFile, NodeRecord, TailRecord, Tensor, block_first, write
 from .runtime import Model, Plan, Shapes
 
@@ -153,11 +153,22 @@ def kernels_for(
     """What a library trimmed to a model must hold to run it on the target with the very kernels that a full one would choose.
 
     target  the board; kernels are chosen for its declared CPU features only. A CPU that lacks them is told so by the library.
-    shapes  where the model leaves dimensions open
+    shapes  where the model leaves dimensions open; None: a batch of 1, 224 for anything else
     few     fewer kernels rather than the fastest: for nodes that one kernel can do about as fast (within a quarter), one kernel
     """
-    plan = Model(model, library).plan(shapes or _sample_shapes(model, library), target, pack=False)
-    return needs_of(plan, few)
+    opened = Model(model, library)
+    if shapes is not None or all(d >= 0 for info in opened.inputs for d in info.dims):
+        return needs_of(opened.plan(shapes, target, pack=False), few)
+    sample = {
+        info.name: [d if d >= 0 else 1 if axis == 0 else 224 for axis, d in enumerate(info.dims)] for info in opened.inputs
+    }
+    try:
+        return needs_of(opened.plan(sample, target, pack=False), few)
+    except ShapeError as error:
+        tried = ", ".join(f"{name}={shape_text(dims)}" for name, dims in sample.items())
+        raise ShapeError(
+            f"{error} (planned for {tried}, as dimensions are open: fix them when compiling)", error.node
+        ) from None
 
 
 def needs_of(plan: Plan, few: bool = False) -> Needs:
@@ -203,14 +214,6 @@ def _cover(plan: Plan, slack: float = 1.25) -> dict[int, str]:
         result.update({i: pick for i, options in able.items() if pick in options})
         able = {i: options for i, options in able.items() if pick not in options}
     return result
-
-
-def _sample_shapes(model: bytes, library: Optional[Library]) -> Optional[Shapes]:
-    """Open dimensions of a model's inputs filled in with what it was optimised for: 1 for a batch, 224 for anything else."""
-    inputs = Model(model, library).inputs
-    if all(d >= 0 for info in inputs for d in info.dims):
-        return None
-    return {info.name: [d if d >= 0 else 1 if axis == 0 else 224 for axis, d in enumerate(info.dims)] for info in inputs}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------------

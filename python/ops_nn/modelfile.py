@@ -10,12 +10,14 @@ import operator
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import schema as S
+
+if TYPE_CHECKING:  # numpy before 1.21, as on older boards, has no NDArray
+    from numpy.typing import NDArray
 
 MAGIC = b"OPSNN\r\n\x1a"
 ALIGN = 64  # constants start at multiples of this

@@ -13,19 +13,21 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import lib
 from . import schema as S
 from .errors import ArgumentError, FormatError, OpsNNError, ShapeError
 from .lib import Candidate, Library, NodeInfo, PlanInfo, Target, TensorInfo, shape_text
 
-Array = NDArray[Any]
+if TYPE_CHECKING:  # numpy before 1.21, as on older boards, has no NDArray
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Inputs = Union[Array, Mapping[str, Array]]
 Shapes = Union[Mapping[str, Sequence[int]], Sequence[Sequence[int]]]
-Inputs = Union[Array, Mapping[str, Array]]
 
 _KIND = {"f": "f", "b": "u", "s": "i", "u": "u"}  # numpy's letters; bfloat16 travels as its bits
 NUMPY: dict[str, np.dtype[Any]] = {

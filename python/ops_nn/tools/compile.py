@@ -11,6 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
+from ..errors import ArgumentError
 from . import common
 
 HELP = "compile an ONNX model to an .opsnn model"
@@ -38,6 +39,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from .. import compiler
 
+    if not args.kernels_json and (args.for_target or args.optimize_for_size):
+        raise ArgumentError("--for-target and --optimize-for-size decide what --kernels-json says, which is not given")
     library = common.open_library(args.lib)
     data, report = compiler.compile_model(args.model, common.import_shapes(args.shape), args.io_layout, library)
     needs = compiler.kernels_for(data, args.for_target, library, few=args.optimize_for_size) if args.kernels_json else None

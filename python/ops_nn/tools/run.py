@@ -11,13 +11,17 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import ArgumentError, FileError
 from ..lib import TensorInfo, shape_text
-from ..runtime import NUMPY, Array, Model
+from ..runtime import NUMPY, Model
 from . import common
+
+if TYPE_CHECKING:
+    from ..runtime import Array
 
 HELP = "run a model on arrays"
 
