@@ -76,21 +76,3 @@ def test_an_idle_pool_uses_no_cpu(host_pool: Program) -> None:
     """Six runs a second, idle between them: workers that spin would use many times the work's CPU time."""
     four, one = cpu_seconds(host_pool, "idle")
     assert four < 1.3 * one
-
-
-@pytest.mark.parametrize(("mask", "features"), [("0", 0), ("1", 1), ("0x3", 3), ("", None), ("all", None)])
-def test_cpu_mask(host_build: Build, mask: str, features: int | None, tmp_path: Path) -> None:
-    source = tmp_path / "mask.c"
-    source.write_text(
-        '#include <stdio.h>\n#include "ops_nn.h"\n'
-        "int main(void) { opsnn_target t; opsnn_error e; if (opsnn_target_detect(&t, &e)) { puts(e.text); return 1; }"
-        ' printf("%u %u %d\\n", t.cpu, t.n_threads, t.gflops > 0 && t.gbytes_per_s > 0 && t.name[0]); }\n'
-    )
-    binary = compile_program(host_build, str(source), tmp_path / "mask", [host_build.lib])
-    done = host_build.run(binary, env={"OPSNN_CPU_MASK": mask}, preexec_fn=one_cpu)
-    if mask == "all":
-        assert done.returncode == 1 and done.stdout.startswith("OPSNN_CPU_MASK is 'all'; it must be a number")
-        return
-    cpu, threads, sane = map(int, done.stdout.split())
-    assert (threads, sane) == (1, 1)
-    assert cpu == features if features is not None else cpu > 3
