@@ -182,14 +182,16 @@ def test_a_library_without_its_declarations(host_build: Build, tmp_path: Path) -
 
 def test_import_needs_numpy_and_cffi_only(host_build: Build) -> None:
     code = (
-        "import sys; sys.modules['numpy.typing'] = None; "  # numpy before 1.21 has no NDArray there
+        "import sys; sys.modules['numpy.typing'] = sys.modules['onnx'] = None; "  # numpy before 1.21 has no NDArray there
         "import ops_nn, ops_nn.__main__, ops_nn.modelfile; ops_nn.library(); "
-        "bad = {'onnx', 'google', 'rich', 'elftools', 'cffi', 'pycparser'} & set(sys.modules); "
-        "sys.exit(f'imported {bad}' if bad else 0)"
+        "code = ops_nn.__main__.main(['explain', 'net.onnx']); "  # says what is missing
+        "bad = {'google', 'rich', 'elftools', 'cffi', 'pycparser'} & set(sys.modules); "
+        "sys.exit(f'imported {bad}' if bad else code - 1)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OPS_NN_LIB": str(host_build.lib)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert "pip install 'ops-nn[convert]'" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_loading_leaves_floating_point_alone(library: Library) -> None:

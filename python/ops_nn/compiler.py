@@ -21,7 +21,7 @@ from . import ir, lib
 from . import schema as S
 from .errors import FileError, ModelError, ShapeError
 from .ir import Array, Graph, Node, Value
-from .lib import Library, PathLike, Target, shape_text
+from .lib import Library, PathLike, Target, op_of, shape_text
 from .modelfile import ModelFile, NodeRecord, TailRecord, Tensor, block_first, write
 from .runtime import Model, Plan, Shapes
 
@@ -187,11 +187,6 @@ def needs_of(plan: Plan, few: bool = False) -> Needs:
             first.setdefault(op_of(kernel), node.name)
     ops = (name for name in first if name in S.BY_NAME)
     return Needs(tuple(sorted(ops)), tuple(sorted(kernels)), first)
-
-
-def op_of(kernel: str) -> str:
-    """The operator that a kernel's name begins with: the longest, since names contain underscores."""
-    return max((op for op in S.BY_NAME if kernel.startswith(op + "_")), key=len, default="")
 
 
 def _cover(plan: Plan, slack: float = 1.25) -> dict[int, str]:

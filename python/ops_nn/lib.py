@@ -176,6 +176,11 @@ def shape_text(dims: Sequence[Any]) -> str:
     return "x".join("?" if d in (-1, None) else str(d) for d in dims)
 
 
+def op_of(kernel: str) -> str:
+    """The operator that a kernel's name begins with: the longest, since names contain underscores."""
+    return max((op for op in S.BY_NAME if kernel.startswith(op + "_")), key=len, default="")
+
+
 # --- finding ---------------------------------------------------------------------------------------------------------------
 
 
@@ -229,8 +234,8 @@ def read_build_info(path: PathLike) -> dict[str, Any]:
 
 def _load_abi(path: Path) -> Any:
     """The cffi declarations that were built with a library: beside it, in its build directory, or in this package."""
-    built = [folder / "python" / "ops_nn" / "_abi.py" for folder in path.parents[:2]]  # stripped/ lies one level deeper
-    for place in (path.parent / "_abi.py", *built, _PACKAGE / "_abi.py"):
+    build, above = path.parent, path.parent.parent  # build/<target>/stripped/ lies one level deeper
+    for place in (build / "_abi.py", *(p / "python/ops_nn/_abi.py" for p in (build, above)), _PACKAGE / "_abi.py"):
         if place.exists():
             spec = importlib.util.spec_from_file_location("ops_nn._abi", place)
             assert spec is not None and spec.loader is not None

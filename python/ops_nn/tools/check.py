@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import lib
 from ..errors import LibraryError
-from ..lib import NodeInfo
+from ..lib import NodeInfo, op_of
 from ..runtime import Plan
 from . import common
 
@@ -54,8 +54,6 @@ def run(args: argparse.Namespace) -> int:
 def missing(plan: Plan, ops: set[str], kernels: set[str]) -> tuple[dict[str, tuple[int, NodeInfo]], list[tuple[NodeInfo, str]]]:
     """Operators of the plan that a library of these operators and kernels cannot run, with the number of nodes and the first
     one; and the nodes for which it has not the best kernel but another one."""
-    from ..compiler import op_of
-
     lacking: dict[str, tuple[int, NodeInfo]] = {}
     slower: list[tuple[NodeInfo, str]] = []
     for i, node in enumerate(plan.nodes):

@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 
 from .. import lib
 from .. import schema as S
-from ..errors import ArgumentError, FileError
+from ..errors import ArgumentError, FileError, LibraryError
 from ..lib import Library, Target
 from ..runtime import Model
 
@@ -49,9 +49,7 @@ def open_model(path: str, library: Library, shapes: Sequence[tuple[str, tuple[in
     """An .opsnn file, or an .onnx file compiled on the way."""
     if not path.endswith(".onnx"):
         return Model(path, library)
-    from ..compiler import compile_model
-
-    data, _ = compile_model(path, import_shapes(shapes), library=library)
+    data, _ = compiler().compile_model(path, import_shapes(shapes), library=library)
     model = Model(data, library)
     model.name = path
     return model
@@ -64,6 +62,17 @@ def plan_shapes(model: Model, shapes: Sequence[tuple[str, tuple[int, ...]]]) -> 
         if min(info.dims, default=0) < 0 and info.name not in given:
             raise ArgumentError(f"input {info} has open dimensions: give --shape {info.name}=DIMS")
     return given or None
+
+
+def compiler() -> Any:
+    """The module that compiles models, which needs more than running them does."""
+    try:
+        import onnx  # noqa: F401
+
+        from .. import compiler
+    except ImportError as error:
+        raise LibraryError(f"compiling ONNX models needs more packages ({error}): pip install 'ops-nn[convert]'") from None
+    return compiler
 
 
 def read_bytes(path: str) -> bytes:

@@ -37,8 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from .. import compiler
-
+    compiler = common.compiler()
     if not args.kernels_json and (args.for_target or args.optimize_for_size):
         raise ArgumentError("--for-target and --optimize-for-size decide what --kernels-json says, which is not given")
     library = common.open_library(args.lib)
