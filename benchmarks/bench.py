@@ -68,7 +68,7 @@ def reference(onnx: Path, card: Card, values: np.ndarray) -> np.ndarray:
     return np.asarray(output).reshape(-1)
 
 
-def test_input(card: Card) -> np.ndarray:
+def picture_like(card: Card) -> np.ndarray:
     """Numbers between -1 and 1 in the place of a picture, the same each time."""
     size = card.preprocessing.size
     generator = np.random.Generator(np.random.PCG64(0))
@@ -87,7 +87,7 @@ def measure(networks: list[Path], boards: list[str], engines: list[str]) -> Iter
     """
     for board, path in product(boards, networks):
         cpu, card = ARCHS[board].cpu, Card.of(path)
-        values = test_input(card)
+        values = picture_like(card)
         wanted = reference(path, card, values)
         for engine in engines:
             try:
@@ -111,12 +111,13 @@ def profile(networks: list[Path], boards: list[str]) -> None:
         card = Card.of(path)
         names = (card.input, card.output)
         built = build(board, networks)
-        sums = ours.profile(built, ARCHS[board].cpu, path, test_input(card), names)
+        sums = ours.profile(built, ARCHS[board].cpu, path, picture_like(card), names)
         total = sum(sums.values())
         console.print(f"\n{card.name} on {board}: {total / 1e6:.1f} M instructions")
         for name, count in sums.items():
             if count > total / 1000:
-                console.print(f"{count / 1e6:9.2f} M {100 * count / total:5.1f} %  {name}")
+                line = f"{count / 1e6:9.2f} M {100 * count / total:5.1f} %  {name}"
+                console.print(line, highlight=False, soft_wrap=True)
 
 
 def table(rows: list[Row]) -> Table:

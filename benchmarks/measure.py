@@ -126,7 +126,8 @@ def _functions(path: Path) -> list[tuple[int, int, str]]:
                 source = symbol.name
             elif kind == "STT_FUNC" and symbol["st_size"]:
                 address = symbol["st_value"] & ~1  # bit 0 says Thumb
-                name = f"{source}: {symbol.name}" if binding == "STB_LOCAL" else symbol.name
+                local = source and binding == "STB_LOCAL"
+                name = f"{source}: {symbol.name}" if local else symbol.name
                 for offset in elf.address_offsets(address):
                     found.append((offset, offset + symbol["st_size"], name))
         return found

@@ -71,18 +71,18 @@ def build(
     """
     target = ARCHS[board].triple
     configure = ["./configure.py", f"--target={target}", "--enable-neon"]
-    configure += [f"--model={_shown(path)}" for path in networks]
+    configure += [f"--model={shown(path)}" for path in networks]
     configure += ["--disable-unused-ops", *options]
     scons = ["scons", "-Q"]
     if folder:
-        configure.append(f"--build-dir={_shown(folder)}")
-        scons.append(f"build={_shown(folder)}")
+        configure.append(f"--build-dir={shown(folder)}")
+        scons.append(f"build={shown(folder)}")
     run(configure)
     run(scons)
     return Build(board, folder or ROOT / "build" / target)
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """A path as short as can be for the repository as working directory."""
     relative = os.path.relpath(path, ROOT)
     return str(path) if relative.startswith("..") else relative

@@ -109,11 +109,13 @@ def show_figures(built: ours.Build, onnx: Path, measured: Measured) -> None:
     table.add_row("time per inference, emulated", f"{measured.milliseconds:.0f} ms")
     console.print(table)
     console.print(
-        f"The library is {built.library.relative_to(ROOT)}, the network {built.model(onnx).relative_to(ROOT)}."
+        f"The library is {ours.shown(built.library)}, the network {ours.shown(built.model(onnx))}."
     )
 
 
-def demonstrate(model: str, pictures: Sequence[Path], board: str) -> bool:
+def demonstrate(
+    model: str, pictures: Sequence[Path], board: str, folder: Path | None = None
+) -> bool:
     """Take the whole road; return whether every answer is ONNX Runtime's."""
     arch = ARCHS[board]
     onnx, card = choose_network(model)
@@ -122,7 +124,7 @@ def demonstrate(model: str, pictures: Sequence[Path], board: str) -> bool:
         console.print(f"[yellow]{card.guessed}[/yellow]")
     # pictures are read first: a mistake in a name should not cost the time of a build
     prepared = [(path, load_picture(path, card.preprocessing)) for path in pictures]
-    built = ours.build(board, [onnx], options=["--optimize-for-size"], run=run_visibly)
+    built = ours.build(board, [onnx], folder, ["--optimize-for-size"], run_visibly)
     board_root(board)
     console.print(f"\nRunning on an emulated {board} board ({arch.cpu})\n")
     good, first = True, None
@@ -153,10 +155,12 @@ def main() -> int:
         "--picture", type=Path, action="append", default=[], help="one more to classify; repeatable"
     )
     parser.add_argument("--board", choices=ARCHS, default="armhf", help="armhf (default) or arm64")
+    parser.add_argument("--build-dir", type=Path, metavar="DIR", help="default: build/<target>")
     options = parser.parse_args()
+    folder = options.build_dir.resolve() if options.build_dir else None
     try:
         pictures = [usual_picture(options.model), *options.picture]
-        good = demonstrate(options.model, pictures, options.board)
+        good = demonstrate(options.model, pictures, options.board, folder)
     except (BoardError, CardError, FetchError, PictureError) as error:
         print(f"demo.py: {error}", file=sys.stderr)
         return 1
