@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import ROOT, Build
 from ops_nn import errors, lib
@@ -75,6 +77,20 @@ def test_every_truncation_of_a_library_is_told(host_build: Build, tmp_path: Path
         path.write_bytes(whole[:n])
         with pytest.raises(LibraryError):
             lib.read_build_info(path)
+
+
+def test_damaged_headers_end_in_one_kind_of_error(host_build: Build, tmp_path: Path) -> None:
+    whole = host_build.stripped.read_bytes()
+    (table,) = struct.unpack_from("<Q", whole, 40)
+    random = np.random.default_rng(0)
+    path = tmp_path / "damaged.so"
+    for _ in range(300):
+        data = bytearray(whole)
+        for place in (*random.integers(4, 64, 2), *random.integers(table, len(data), 3)):
+            data[place] = random.integers(256)
+        path.write_bytes(data)
+        with contextlib.suppress(LibraryError):
+            assert isinstance(lib.read_build_info(path), dict)
 
 
 def test_build_info_is_read_without_loading(host_build: Build, library: Library) -> None:

@@ -50,7 +50,7 @@ class Elf:
                 self._read(file)
         except OSError as error:
             raise LibraryError(f"{self.path} cannot be read: {error.strerror}") from None
-        except (struct.error, IndexError, OverflowError):
+        except (struct.error, IndexError, ValueError, OverflowError):
             raise LibraryError(f"{self.path} is damaged or cut short: its ELF headers do not fit") from None
 
     def _read(self, file: BinaryIO) -> None:
