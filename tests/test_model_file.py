@@ -510,6 +510,13 @@ def test_opening_what_is_no_model(host_build: Build, tmp_path: Path) -> None:
         assert done.returncode == 1 and re.fullmatch(f"ops-nn-run: {message}.*\n", done.stderr), done.stderr
 
 
+def test_a_file_beyond_the_address_space(armhf_build: Build, tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as f:
+        f.truncate(5 << 30)  # holes: it takes no room
+    done = armhf_build.run(armhf_build.runner, tmp_path / "huge")
+    assert done.returncode == 1 and "has 5368709120 bytes, more than this machine can address" in done.stderr
+
+
 def test_names_from_a_file_cannot_break_the_line(verifier: Verifier) -> None:
     f = File(sound_model(nodes=[NodeRecord("a\nb\x1b[31m\x7fé", "tanh", "any", [X], [Y])]))
     f.set("nodes", 0, "op", 999)

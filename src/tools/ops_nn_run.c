@@ -223,6 +223,8 @@ static FILE *open_npy(const char *path, opsnn_tensor_info *info) {
     char header[4096] = "";
     if (n >= sizeof(header)) fail(1, "'%s': the header of the .npy file has %zu bytes, more than any plain array's", path, n);
     if (fread(header, 1, n, f) != n) fail(1, "'%s': the .npy file is cut off", path);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)header[i] < 0x20) header[i] = ' '; /* messages that quote it are one line */
 
     const char *descr = header_field(path, header, "'descr'"), *wanted = descr_of(info->dtype);
     const int one_byte = wanted[1] == '1';
@@ -232,7 +234,7 @@ static FILE *open_npy(const char *path, opsnn_tensor_info *info) {
     if (descr[1] == '>' && !one_byte) fail(1, "'%s' holds big-endian numbers: save it as '<%s'", path, wanted);
     if (strncmp(header_field(path, header, "'fortran_order'"), "False", 5) != 0)
         fail(1, "'%s' is in Fortran order: save numpy.ascontiguousarray(...) of it", path);
-    const char *at = header_field(path, header, "'shape'");
+    const char *shape = header_field(path, header, "'shape'"), *at = shape;
     if (*at++ != '(') fail(1, "'%s': the header of the .npy file has no shape", path);
     info->rank = 0;
     for (;;) {
@@ -242,7 +244,7 @@ static FILE *open_npy(const char *path, opsnn_tensor_info *info) {
         errno = 0;
         const long dim = strtol(at, &end, 10);
         if (end == at || errno || dim < 0 || dim > INT32_MAX || info->rank == OPSNN_MAX_RANK)
-            fail(1, "'%s' has a shape that no tensor has: it starts with %.40s", path, strchr(header, '('));
+            fail(1, "'%s' has a shape that no tensor has: it starts with %.40s", path, shape);
         info->dims[info->rank++] = (int32_t)dim;
         at = end;
     }
