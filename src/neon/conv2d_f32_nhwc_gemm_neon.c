@@ -10,7 +10,7 @@ typedef struct conv {
     opsnn_window h, w;
     size_t group, c, c_group, o; /* channels: all and a group's inputs, all outputs */
     size_t n_taps, length;       /* runs of a window, floats of a run */
-    int merged;
+    int merged, pointwise;       /* pointwise: pixels of the input are the output's */
     size_t pixels, panel; /* of the whole output; at a time */
 } conv;
 
@@ -24,6 +24,7 @@ static conv shape(const opsnn_node *node) {
     opsnn_window_resolve(0, x[1], w[1], p->strides, p->dilations, p->pads, p->auto_pad, 0, &s.h);
     opsnn_window_resolve(1, x[2], w[2], p->strides, p->dilations, p->pads, p->auto_pad, 0, &s.w);
     s.merged = s.w.dilation == 1 && s.w.kernel > 1 && s.group == 1 && (size_t)w[2] * s.c <= MERGED_MOST;
+    s.pointwise = s.h.kernel == 1 && s.w.kernel == 1 && s.h.stride == 1 && s.w.stride == 1 && s.h.out == s.h.in && s.w.out == s.w.in;
     s.n_taps = (size_t)w[1] * (s.merged ? 1 : (size_t)w[2]);
     s.length = s.c_group * (s.merged ? (size_t)w[2] : 1);
     s.pixels = (size_t)opsnn_count(y, 3);
@@ -66,6 +67,11 @@ static void put_together(const conv *s, const float *row, int32_t ix, float *run
 /* The runs of pixels [first, first + n) for a group. */
 static void find_runs(const conv *s, const float *x, size_t group, size_t first, size_t n, const float **runs, const float *zeros,
                       float *merged) {
+    if (s->pointwise) {
+        x += first * s->c + group * s->c_group;
+        for (size_t i = 0; i < n; i++, x += s->c) runs[i] = x;
+        return;
+    }
     const size_t row = first / (size_t)s->w.out;
     int32_t ox = (int32_t)(first % (size_t)s->w.out), oy = (int32_t)(row % (size_t)s->h.out);
     const float *image = x + row / (size_t)s->h.out * (size_t)s->h.in * (size_t)s->w.in * s->c + group * s->c_group;

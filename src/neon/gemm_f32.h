@@ -39,10 +39,37 @@ static __attribute__((noinline)) void opsnn_gemm_store_part(const opsnn_gemm *g,
         for (size_t i = 0; i < width; i++) y[m * g->row_step + i] = part[m * OPSNN_GEMM_BLOCK + i];
 }
 
+/* Elements of a run: with post-increment where the machine has it for vectors, else all pointers share an index, in bytes. */
+#if defined(__arm__)
+#define OPSNN_GEMM_OWN(p) OPSNN_OWN_REGISTER(p)
+#define OPSNN_GEMM_LOAD(v, load, n, p, k)                                                                                        \
+    do {                                                                                                                         \
+        (v) = load(p);                                                                                                           \
+        (p) += (n);                                                                                                              \
+        OPSNN_OWN_REGISTER(p);                                                                                                   \
+    } while (0)
+#else
+#define OPSNN_GEMM_OWN(p) ((void)0)
+#define OPSNN_GEMM_LOAD(v, load, n, p, k) ((v) = load((const float *)(const void *)((const char *)(p) + (k))))
+#endif
+/* The weights of a step of k, loaded one step ahead of their use; a step. */
+#define OPSNN_GEMM_WEIGHTS(to)                                                                                                   \
+    (to)[0] = vld1q_f32(w);                                                                                                      \
+    w += 4;                                                                                                                      \
+    OPSNN_GEMM_OWN(w);                                                                                                           \
+    (to)[1] = vld1q_f32(w);                                                                                                      \
+    w += 4;                                                                                                                      \
+    OPSNN_GEMM_OWN(w);
+#define OPSNN_GEMM_STEP(weights, lane)                                                                                      \
+    OPSNN_UNROLL for (int m = 0; m < count; m++) {                                                                               \
+        opsnn_fma_lane(acc[m][0], (weights)[0], v[m], lane);                                                                                \
+        opsnn_fma_lane(acc[m][1], (weights)[1], v[m], lane);                                                                                \
+    }
+
 /* `count` (a constant) rows times blocks [first, end); y: the first row's results, all n of them. runs: [n_taps][OPSNN_GEMM_ROWS]. */
 OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const float *const *runs, size_t first, size_t end, float *y) {
     const float *w = g->w + first * g->n_taps * g->length * OPSNN_GEMM_BLOCK;
-    const size_t quads = g->length / 4, rest = g->length % 4;
+    const size_t bytes = g->length * sizeof(float), quads = bytes / 16 * 16;
     for (size_t block = first; block < end; block++) {
         const size_t at = block * OPSNN_GEMM_BLOCK;
         const int whole = g->n - at >= OPSNN_GEMM_BLOCK;
@@ -56,33 +83,28 @@ OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const fl
         for (size_t t = g->n_taps; t; t--, run += OPSNN_GEMM_ROWS) {
             const float *a[OPSNN_GEMM_ROWS];
             OPSNN_UNROLL for (int m = 0; m < count; m++) a[m] = run[m];
-            for (size_t k = quads; k; k--) {
-                float32x4_t v[OPSNN_GEMM_ROWS], w0, w1;
-                OPSNN_UNROLL for (int m = 0; m < count; m++) {
-                    v[m] = vld1q_f32(a[m]);
-                    a[m] += 4;
-                    OPSNN_OWN_REGISTER(a[m]);
-                }
-#define OPSNN_GEMM_STEP(lane)                                         \
-    w0 = vld1q_f32(w);                                                \
-    w += 4;                                                           \
-    OPSNN_OWN_REGISTER(w);                                            \
-    w1 = vld1q_f32(w);                                                \
-    w += 4;                                                           \
-    OPSNN_OWN_REGISTER(w);                                            \
-    OPSNN_UNROLL for (int m = 0; m < count; m++) {                    \
-        acc[m][0] = opsnn_fma_lane(acc[m][0], w0, v[m], lane);        \
-        acc[m][1] = opsnn_fma_lane(acc[m][1], w1, v[m], lane);        \
-    }
-                OPSNN_GEMM_STEP(0)
-                OPSNN_GEMM_STEP(1)
-                OPSNN_GEMM_STEP(2)
-                OPSNN_GEMM_STEP(3)
+            size_t k = 0;
+            for (; k < quads; k += 16) {
+                float32x4_t v[OPSNN_GEMM_ROWS], even[2], odd[2];
+                OPSNN_GEMM_WEIGHTS(even)
+                OPSNN_UNROLL for (int m = 0; m < count; m++) OPSNN_GEMM_LOAD(v[m], vld1q_f32, 4, a[m], k);
+                OPSNN_GEMM_WEIGHTS(odd)
+                OPSNN_GEMM_STEP(even, 0)
+                OPSNN_GEMM_WEIGHTS(even)
+                OPSNN_GEMM_STEP(odd, 1)
+                OPSNN_GEMM_WEIGHTS(odd)
+                OPSNN_GEMM_STEP(even, 2)
+                OPSNN_GEMM_STEP(odd, 3)
             }
-            for (size_t k = rest; k; k--) {
-                float32x4_t v[OPSNN_GEMM_ROWS], w0, w1;
-                OPSNN_UNROLL for (int m = 0; m < count; m++) v[m] = vld1q_dup_f32(a[m]++);
-                OPSNN_GEMM_STEP(0)
+            for (; k < bytes; k += 4) {
+                opsnn_one v[OPSNN_GEMM_ROWS];
+                float32x4_t even[2];
+                OPSNN_GEMM_WEIGHTS(even)
+                OPSNN_UNROLL for (int m = 0; m < count; m++) OPSNN_GEMM_LOAD(v[m], opsnn_load_one, 1, a[m], k);
+                OPSNN_UNROLL for (int m = 0; m < count; m++) {
+                    opsnn_fma_one(acc[m][0], even[0], v[m]);
+                    opsnn_fma_one(acc[m][1], even[1], v[m]);
+                }
             }
         }
         if (g->clamp) {
@@ -98,6 +120,7 @@ OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const fl
             vst1q_f32(out, acc[m][0]);
             vst1q_f32(out + 4, acc[m][1]);
             out += step;
+            OPSNN_OWN_REGISTER(out);
         }
         if (!whole) opsnn_gemm_store_part(g, (size_t)count, part, y + at, g->n - at);
     }
