@@ -330,7 +330,7 @@ def test_metadata_is_carried() -> None:
     net = Net(13)
     model = net.output(net.op("Relu", net.input((2, 3)))).model()
     helper.set_model_props(model, {"labels": "cat\ndog"})
-    assert importer.load(model).meta == {"labels": "cat\ndog"}
+    assert importer.load(model).meta == {"labels": "cat\ndog", "opset": "13"}
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------------

@@ -118,7 +118,8 @@ class Graph:
     outputs: list[Value]
     nodes: list[Node]
     meta: dict[str, str] = field(default_factory=dict)
-    _taken: Optional[set[str]] = field(default=None, repr=False)
+    _value_names: Optional[set[str]] = field(default=None, repr=False)
+    _node_names: Optional[set[str]] = field(default=None, repr=False)
 
     def values(self) -> list[Value]:
         """Every value of the graph once: inputs, then what nodes read and write in order, then outputs that nothing makes."""
@@ -130,13 +131,16 @@ class Graph:
         return list(seen)
 
     def fresh(self, base: str) -> str:
-        """A name that no node or value has, made of base."""
-        if self._taken is None:
-            self._taken = {v.name for v in self.values()} | {n.name for n in self.nodes}
-        base = re.sub(r"~\d+$", "", base)
-        name = next(n for n in itertools.chain([base], (f"{base}~{i}" for i in itertools.count(1))) if n not in self._taken)
-        self._taken.add(name)
-        return name
+        """A name that no value has, made of base."""
+        if self._value_names is None:
+            self._value_names = {v.name for v in self.values()}
+        return _fresh(base, self._value_names)
+
+    def fresh_node(self, base: str) -> str:
+        """A name that no node has, made of base. Nodes may be called like values: in many models they are."""
+        if self._node_names is None:
+            self._node_names = {n.name for n in self.nodes}
+        return _fresh(base, self._node_names)
 
     def constant(self, base: str, data: npt.ArrayLike, dtype: Optional[str] = None) -> Value:
         """A new constant; dtype is taken from the data unless given."""
@@ -144,6 +148,13 @@ class Graph:
         if array.ndim:
             array = np.ascontiguousarray(array)
         return Value(self.fresh(base), dtype or DTYPE_OF[array.dtype], array.shape, array)
+
+
+def _fresh(base: str, taken: set[str]) -> str:
+    base = re.sub(r"~\d+$", "", base)
+    name = next(n for n in itertools.chain([base], (f"{base}~{i}" for i in itertools.count(1))) if n not in taken)
+    taken.add(name)
+    return name
 
 
 def complete(op: str, attrs: Mapping[str, Any]) -> Attrs:

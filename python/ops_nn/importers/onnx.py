@@ -223,7 +223,7 @@ class Context:
             dtype = self.dtype(output)
             y = Value(self.graph.fresh(clean(output)), dtype if dtype.islower() else "f32", shape)
             self.values[output] = y
-        node = Node(op, self.graph.fresh(label), list(inputs), [y], attrs, layout)
+        node = Node(op, self.graph.fresh_node(label), list(inputs), [y], attrs, layout)
         fault = node_fault(node) or value_fault(y)
         if fault:
             raise Problem(fault, unsupported=False)
@@ -523,7 +523,7 @@ def _outputs(model: onnx.ModelProto, context: Context, failed: set[str], problem
             y = Value(graph.fresh(f"{value.name}/output"), value.dtype, value.shape)
             if value.data is not None:
                 value.name, y.name = y.name, value.name
-            graph.nodes.append(Node("identity", graph.fresh(y.name), [value], [y]))
+            graph.nodes.append(Node("identity", graph.fresh_node(y.name), [value], [y]))
             value = y
         graph.outputs.append(value)
     if not model.graph.output:

@@ -26,7 +26,7 @@ def batch_norm(graph: Graph, tools: Tools) -> int:
             return graph.constant(f"{of.name}/{role}", data.astype(np.float32).reshape(to))
 
         product = Value(graph.fresh(f"{node.name}/scaled"), node.y.dtype, node.y.shape)
-        nodes.append(Node("mul", graph.fresh(f"{node.name}/mul"), [node.x, constant("scale", factor)], [product]))
+        nodes.append(Node("mul", graph.fresh_node(f"{node.name}/mul"), [node.x, constant("scale", factor)], [product]))
         shift = constant("shift", bias - mean * factor)
         nodes.append(Node("add", node.name, [product, shift], [node.y], tail=node.tail))
         changes += 1

@@ -79,7 +79,7 @@ def _to_nhwc(graph: Graph, node: Node) -> None:
 
 
 def transpose(graph: Graph, x: Value, y: Value, perm: Perm) -> Node:
-    return Node("transpose", graph.fresh(f"{x.name}/transpose"), [x], [y], {"perm": perm})
+    return Node("transpose", graph.fresh_node(f"{x.name}/transpose"), [x], [y], {"perm": perm})
 
 
 def permuted(shape: Optional[Shape], perm: Perm) -> Optional[Shape]:

@@ -61,7 +61,7 @@ def _sink(graph: Graph, node: Node, made_by: dict[Value, Node]) -> bool:
     node.inputs = inputs
     node.outputs = [Value(graph.fresh(f"{y.name}/before"), y.dtype, x.shape)]
     attrs = {"shape": target, "allowzero": int(0 in shape)}
-    view = Node("reshape", graph.fresh(f"{y.name}/view"), [node.y], [y], attrs)
+    view = Node("reshape", graph.fresh_node(f"{y.name}/view"), [node.y], [y], attrs)
     graph.nodes.insert(next(i for i, n in enumerate(graph.nodes) if n is node) + 1, view)
     return True
 
