@@ -77,49 +77,59 @@ typedef struct slide_row {
     float lo, hi;
 } slide_row;
 
-/* Column k of the oldest live result's window, from the pointers p. acc[(i + turn) % live] belongs to the i-th oldest. */
-#define SLIDE_COLUMN(k, p, turn)                                                                                                 \
-    OPSNN_UNROLL for (int r = 0; r < kernel; r++) OPSNN_UNROLL for (int v = 0; v < vectors; v++) {                               \
-        const float32x4_t pixel = vld1q_f32((p)[r] + 4 * v);                                                                     \
-        OPSNN_UNROLL for (int i = 0; i < live; i++) if ((k) >= i * stride) acc[(i + (turn)) % live][v] =                         \
-            opsnn_fma(acc[(i + (turn)) % live][v], pixel, w[r][(k)-i * stride][v]);                                              \
+/* What a pass over a row does: all rows of the window, beginning with the bias and ending with the clamp, or, where the weights
+   are more than there are registers, some of them: added to what lies at `sum` (the bias, or the results so far). */
+typedef enum slide_part { SLIDE_ALL, SLIDE_SOME, SLIDE_LAST } slide_part;
+
+/* The next column, number k of the oldest live result's window. acc[(i + turn) % live] belongs to the i-th oldest. */
+#define SLIDE_COLUMN(k, turn)                                                                                                    \
+    OPSNN_UNROLL for (int r = 0; r < rows; r++) {                                                                                \
+        float32x4_t pixel[2];                                                                                                    \
+        OPSNN_UNROLL for (int v = 0; v < vectors; v++) pixel[v] = vld1q_f32(row[r] + 4 * v);                                     \
+        row[r] += step[r];                                                                                                       \
+        OPSNN_OWN_REGISTER(row[r]);                                                                                              \
+        OPSNN_UNROLL for (int i = 0; i < live; i++) if ((k) >= i * stride)                                                       \
+            OPSNN_UNROLL for (int v = 0; v < vectors; v++)                                                                       \
+                opsnn_fma_to(acc[(i + (turn)) % live][v], pixel[v], w[r][(k)-i * stride][v]);                                    \
     }
 /* The oldest result is done, and its accumulators begin a new one. */
 #define SLIDE_STORE(turn)                                                                                                        \
     OPSNN_UNROLL for (int v = 0; v < vectors; v++) {                                                                             \
-        vst1q_f32(y + 4 * v, opsnn_clampq(acc[(turn)][v], lo, hi));                                                              \
-        acc[(turn)][v] = vld1q_f32(bias + 4 * v);                                                                                \
+        if (part != SLIDE_ALL) acc[(turn)][v] = vaddq_f32(acc[(turn)][v], vld1q_f32(sum + 4 * v));                               \
+        if (part != SLIDE_SOME) acc[(turn)][v] = opsnn_clampq(acc[(turn)][v], lo, hi);                                           \
     }                                                                                                                            \
-    y += s->c;
+    OPSNN_UNROLL for (int v = 0; v < vectors; v++) vst1q_f32(y + 4 * v, acc[(turn)][v]);                                         \
+    OPSNN_UNROLL for (int v = 0; v < vectors; v++) acc[(turn)][v] = part == SLIDE_ALL ? vld1q_f32(sum + 4 * v) : vdupq_n_f32(0); \
+    y += y_step;                                                                                                                 \
+    OPSNN_OWN_REGISTER(y);                                                                                                       \
+    if (part != SLIDE_ALL) sum += sum_step;
 /* The same with columns that may lie outside. */
 #define SLIDE_CHECKED(k)                                                                                                         \
     {                                                                                                                            \
-        const int inside = ix >= 0 && ix < s->in;                                                                                \
-        const float *p[SLIDE_MOST];                                                                                              \
+        if (ix >= 0 && ix < in) SLIDE_COLUMN(k, 0)                                                                               \
         ix++;                                                                                                                    \
-        OPSNN_UNROLL for (int r = 0; r < kernel; r++) {                                                                          \
-            p[r] = inside ? row[r] : zeros;                                                                                      \
-            if (inside) row[r] += step[r];                                                                                       \
-        }                                                                                                                        \
-        SLIDE_COLUMN(k, p, 0)                                                                                                    \
     }
 
-/* A row for 4 * vectors channels. kernel, stride and vectors are constants. */
-OPSNN_INLINE void slide(const int kernel, const int stride, const int vectors, const slide_row *s, size_t c, const float *weights,
-                        const float *bias, float *y) {
+/* A row of results for 4 * vectors channels from `rows` rows of the window. All but s and what follows it are constants. */
+OPSNN_INLINE void slide(const int rows, const int kernel, const int stride, const int vectors, const slide_part part,
+                        const slide_row *s, int first_row, size_t c, const float *weights, const float *sum, size_t sum_step,
+                        float *y) {
     const int live = (kernel + stride - 1) / stride; /* results a column may belong to */
+    const int32_t in = s->in, out = s->out;
+    const size_t y_step = s->c;
     const float32x4_t lo = vdupq_n_f32(s->lo), hi = vdupq_n_f32(s->hi);
     float32x4_t w[SLIDE_MOST][SLIDE_MOST][2], acc[SLIDE_MOST][2];
     const float *row[SLIDE_MOST];
     size_t step[SLIDE_MOST];
-    OPSNN_UNROLL for (int r = 0; r < kernel; r++) {
-        step[r] = s->step[r];
-        row[r] = s->x[r] + (step[r] ? c : 0);
+    weights += first_row * kernel * BLOCK;
+    OPSNN_UNROLL for (int r = 0; r < rows; r++) {
+        step[r] = s->step[first_row + r];
+        row[r] = s->x[first_row + r] + (step[r] ? c : 0);
         OPSNN_UNROLL for (int k = 0; k < kernel; k++)
             OPSNN_UNROLL for (int v = 0; v < vectors; v++) w[r][k][v] = vld1q_f32(weights + (r * kernel + k) * BLOCK + 4 * v);
     }
     OPSNN_UNROLL for (int i = 0; i < live; i++)
-        OPSNN_UNROLL for (int v = 0; v < vectors; v++) acc[i][v] = vld1q_f32(bias + 4 * v);
+        OPSNN_UNROLL for (int v = 0; v < vectors; v++) acc[i][v] = part == SLIDE_ALL ? vld1q_f32(sum + 4 * v) : vdupq_n_f32(0);
     int32_t ix = s->first, ox = 0, checked_end = s->left;
     OPSNN_UNROLL for (int k = 0; k < kernel - stride; k++) SLIDE_CHECKED(k)
     for (;;) {
@@ -132,31 +142,43 @@ OPSNN_INLINE void slide(const int kernel, const int stride, const int vectors, c
                 acc[live - 1][v] = begun;
             }
         }
-        if (ox == s->out) return;
-        for (; ox + live <= s->right; ox += live, ix += live * stride) {
+        if (ox == out) return;
+        for (int32_t turns = (s->right - ox) / live; turns; turns--, ox += live, ix += live * stride) {
             OPSNN_UNROLL for (int turn = 0; turn < live; turn++) {
-                OPSNN_UNROLL for (int k = kernel - stride; k < kernel; k++) {
-                    SLIDE_COLUMN(k, row, turn)
-                    OPSNN_UNROLL for (int r = 0; r < kernel; r++) row[r] += step[r];
-                }
+                OPSNN_UNROLL for (int k = kernel - stride; k < kernel; k++) SLIDE_COLUMN(k, turn)
                 SLIDE_STORE(turn)
             }
         }
-        checked_end = s->out;
+        checked_end = out;
     }
 }
 
 typedef void slide_fn(const slide_row *s, size_t c, const float *weights, const float *bias, float *y);
 #define SLIDE(kernel, stride, vectors)                                                                                           \
     static void slide_##kernel##_##stride(const slide_row *s, size_t c, const float *weights, const float *bias, float *y) {     \
-        slide(kernel, stride, vectors, s, c, weights, bias, y);                                                                  \
+        slide(kernel, kernel, stride, vectors, SLIDE_ALL, s, 0, c, weights, bias, 0, y);                                         \
     }
-/* Vectors at a time: as many as leave the weights of a 3x3 window in registers. */
+/* Vectors at a time: as many as leave the weights in registers. */
 enum { SLIDE_3 = OPSNN_NEON_REGISTERS / 16, SLIDE_5 = 1 };
 SLIDE(3, 1, SLIDE_3)
 SLIDE(3, 2, SLIDE_3)
+#if OPSNN_NEON_REGISTERS == 32
 SLIDE(5, 1, SLIDE_5)
 SLIDE(5, 2, SLIDE_5)
+#else
+#define SLIDE_IN_PARTS(kernel, stride)                                                                                           \
+    static __attribute__((noinline)) void slide_some_##stride(const slide_row *s, int first_row, size_t c, const float *weights, \
+                                                              const float *sum, size_t sum_step, float *y) {                     \
+        slide(2, kernel, stride, 1, SLIDE_SOME, s, first_row, c, weights, sum, sum_step, y);                                     \
+    }                                                                                                                            \
+    static void slide_##kernel##_##stride(const slide_row *s, size_t c, const float *weights, const float *bias, float *y) {     \
+        slide_some_##stride(s, 0, c, weights, bias, 0, y);                                                                       \
+        slide_some_##stride(s, 2, c, weights, y, s->c, y);                                                                       \
+        slide(1, kernel, stride, 1, SLIDE_LAST, s, 4, c, weights, y, s->c, y);                                                   \
+    }
+SLIDE_IN_PARTS(5, 1)
+SLIDE_IN_PARTS(5, 2)
+#endif
 
 static slide_fn *find_slide(const depthwise *d) {
     if (d->h.kernel != d->w.kernel || d->h.dilation != 1 || d->w.dilation != 1) return NULL;

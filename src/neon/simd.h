@@ -47,6 +47,17 @@ OPSNN_INLINE float32x4_t opsnn_fma(float32x4_t acc, float32x4_t a, float32x4_t b
 #endif
 }
 
+/* acc += a * b, for loops with many accumulators: see opsnn_fma_lane. */
+#if defined(__clang__) || !(defined(__arm__) || defined(__aarch64__))
+#define opsnn_fma_to(acc, a, b) ((acc) = opsnn_fma(acc, a, b))
+#elif defined(__aarch64__)
+#define opsnn_fma_to(acc, a, b) __asm__ volatile("fmla %0.4s, %1.4s, %2.4s" : "+w"(acc) : "w"(a), "w"(b))
+#elif defined(__ARM_FEATURE_FMA)
+#define opsnn_fma_to(acc, a, b) __asm__ volatile("vfma.f32 %q0, %q1, %q2" : "+w"(acc) : "w"(a), "w"(b))
+#else
+#define opsnn_fma_to(acc, a, b) __asm__ volatile("vmla.f32 %q0, %q1, %q2" : "+w"(acc) : "w"(a), "w"(b))
+#endif
+
 /* acc += a * v[lane]. ARMv7 fuses only whole vectors: vmla by lane rounds twice, but vfma would want a vdup before each, which
    doubles the instructions of a matrix product.
 
