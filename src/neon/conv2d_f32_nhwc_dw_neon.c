@@ -81,16 +81,22 @@ typedef struct slide_row {
    are more than there are registers, some of them: added to what lies at `sum` (the bias, or the results so far). */
 typedef enum slide_part { SLIDE_ALL, SLIDE_SOME, SLIDE_LAST } slide_part;
 
-/* The next column, number k of the oldest live result's window. acc[(i + turn) % live] belongs to the i-th oldest. */
+/* The next column, number k of the oldest live result's window; each pixel is loaded one step ahead of its use. acc[(i + turn) % live]
+   belongs to the i-th oldest. */
+#define SLIDE_LOAD(r)                                                                                                            \
+    OPSNN_UNROLL for (int v = 0; v < vectors; v++) pixel[(r) % 2][v] = vld1q_f32(row[r] + 4 * v);                                \
+    row[r] += step[r];                                                                                                           \
+    OPSNN_OWN_REGISTER(row[r]);
 #define SLIDE_COLUMN(k, turn)                                                                                                    \
-    OPSNN_UNROLL for (int r = 0; r < rows; r++) {                                                                                \
-        float32x4_t pixel[2];                                                                                                    \
-        OPSNN_UNROLL for (int v = 0; v < vectors; v++) pixel[v] = vld1q_f32(row[r] + 4 * v);                                     \
-        row[r] += step[r];                                                                                                       \
-        OPSNN_OWN_REGISTER(row[r]);                                                                                              \
-        OPSNN_UNROLL for (int i = 0; i < live; i++) if ((k) >= i * stride)                                                       \
-            OPSNN_UNROLL for (int v = 0; v < vectors; v++)                                                                       \
-                opsnn_fma_to(acc[(i + (turn)) % live][v], pixel[v], w[r][(k)-i * stride][v]);                                    \
+    {                                                                                                                            \
+        float32x4_t pixel[2][2];                                                                                                 \
+        SLIDE_LOAD(0)                                                                                                            \
+        OPSNN_UNROLL for (int r = 0; r < rows; r++) {                                                                            \
+            if (r + 1 < rows) { SLIDE_LOAD(r + 1) }                                                                              \
+            OPSNN_UNROLL for (int i = 0; i < live; i++) if ((k) >= i * stride)                                                   \
+                OPSNN_UNROLL for (int v = 0; v < vectors; v++)                                                                   \
+                    opsnn_fma_to(acc[(i + (turn)) % live][v], pixel[r % 2][v], w[r][(k)-i * stride][v]);                         \
+        }                                                                                                                        \
     }
 /* The oldest result is done, and its accumulators begin a new one. */
 #define SLIDE_STORE(turn)                                                                                                        \
