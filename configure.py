@@ -139,7 +139,7 @@ def main(argv: Sequence[str]) -> int:
 
     with tempfile.TemporaryDirectory(prefix="opsnn-") as scratch:
         models = compile_models(options, planner, Path(scratch))
-        ops, kernels = trim(options, models)
+        ops, kernels = trim(options, models, isas)
         # Up to here nothing has been written that this configuration owns.
         config = {
             "format": CONFIG_FORMAT,
@@ -747,7 +747,9 @@ def lock(path: Path) -> Iterator[None]:
         yield
 
 
-def trim(options: argparse.Namespace, models: Sequence[CompiledModel]) -> tuple[Optional[list[str]], Optional[list[str]]]:
+def trim(
+    options: argparse.Namespace, models: Sequence[CompiledModel], isas: Collection[str]
+) -> tuple[Optional[list[str]], Optional[list[str]]]:
     """Operators and kernels that stay; None for all. Kernels of None with operators given: all of those operators."""
     listed = split_ops(options.ops)
     if not options.disable_unused_ops:
@@ -762,8 +764,8 @@ def trim(options: argparse.Namespace, models: Sequence[CompiledModel]) -> tuple[
         return sorted(set(listed)), None
     ops = {op for m in models for op in m.ops} | set(listed)
     parse = load_module("gen", ROOT / "src" / "gen.py").parse_kernel
-    kernels = {k for m in models for k in m.kernels} | {s for s in kernel_stems() if parse(s).op in listed}
-    return sorted(ops), sorted(kernels)
+    added = {k.stem for k in map(parse, kernel_stems()) if k.op in listed and k.isa in isas}
+    return sorted(ops), sorted({k for m in models for k in m.kernels} | added)
 
 
 # --- what is written --------------------------------------------------------------------------------------------------------
