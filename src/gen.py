@@ -48,7 +48,8 @@ def parse_kernel(stem: str) -> Kernel:
     for what, part, allowed in checks:
         if not part or part[0] not in allowed:
             found = part[0] if part else "nothing"
-            raise ValueError(f"kernel file '{stem}.c': {found} is no {what} ({', '.join(allowed)}); kernels are named {GRAMMAR}")
+            known = ", ".join(allowed)
+            raise ValueError(f"kernel file '{stem}.c': {found} is no {what} ({known}); kernels are named {GRAMMAR}")
     return Kernel(stem, op, parts[0], parts[1], "_".join(parts[2:-1]), parts[-1])
 
 
@@ -67,7 +68,7 @@ def _enum(name: str, members: Iterable[tuple[str, int]]) -> str:
 
 
 def attr_fields(attr: S.Attr) -> list[tuple[str, str, int]]:
-    """C fields of an attribute: (type, name, number of elements; 0 for a scalar). All are four bytes wide: no padding anywhere."""
+    """C fields of an attribute: (type, name, elements; 0 for a scalar). All are four bytes wide: no padding anywhere."""
     if attr.type == "i32[]":
         return [("int32_t", f"n_{attr.name}", 0), ("int32_t", attr.name, S.LIST_CAPACITY)]
     array = re.fullmatch(r"i32\[(\d+)]", attr.type)
