@@ -618,7 +618,9 @@ class Compiler:
                             f"{made}{remedy}")
 
     def compiles(self, source: str, flags: Sequence[str]) -> bool:
-        return self._run(source, ["-Werror", *flags], ["-c", "-o", os.devnull]).returncode == 0
+        # Into a file: told to write to /dev/null, zig writes to the current directory.
+        with tempfile.TemporaryDirectory(prefix="opsnn-") as scratch:
+            return self._run(source, ["-Werror", *flags], ["-c", "-o", str(Path(scratch) / "probe.o")]).returncode == 0
 
     def links(self, flags: Sequence[str]) -> bool:
         with tempfile.TemporaryDirectory(prefix="opsnn-") as scratch:

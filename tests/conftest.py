@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
@@ -106,6 +106,18 @@ def build(name: str, *options: PathLike) -> Build:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="long sweeps: every kernel over thousands of cases, longer fuzzing")
+
+
+@pytest.fixture(autouse=True)
+def keep_current() -> Iterator[None]:
+    """A test run leaves the developer's own choice of build alone."""
+    pointer = BUILD / "current"
+    before = pointer.read_text() if pointer.exists() else None
+    yield
+    if before is None:
+        pointer.unlink(missing_ok=True)
+    elif pointer.read_text() != before:
+        pointer.write_text(before)
 
 
 @pytest.fixture(scope="session")

@@ -38,18 +38,6 @@ def refused(where: Path, *options: str, env: dict[str, str] = ENVIRONMENT) -> st
     return done.stderr
 
 
-@pytest.fixture(autouse=True)
-def keep_current() -> Any:
-    """A test run leaves the developer's own choice of build alone."""
-    pointer = ROOT / "build" / "current"
-    before = pointer.read_text() if pointer.exists() else None
-    yield
-    if before is None:
-        pointer.unlink(missing_ok=True)
-    elif pointer.read_text() != before:
-        pointer.write_text(before)
-
-
 def script(path: Path, text: str) -> Path:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -198,7 +186,9 @@ def test_board_facts_reach_compiler_planner_and_emulator(tmp_path: Path) -> None
 
 
 def test_zig_chooses_the_glibc(tmp_path: Path) -> None:
+    before = sorted(p.name for p in ROOT.iterdir())
     assert any(w.endswith("linux-gnu.2.28") for w in configured(tmp_path / "a", AARCH64, "--toolchain=zig")["cc"])
+    assert sorted(p.name for p in ROOT.iterdir()) == before, "probing left something behind"
     nano = configured(tmp_path / "b", "--board=jetson-nano")  # Ubuntu 18.04, so zig without being asked
     assert any(w.endswith("linux-gnu.2.27") for w in nano["cc"])
 
