@@ -258,7 +258,7 @@ def _explain_dlopen(path: Path, text: str) -> str:
             here = "another C library"
         return (
             f"{path} needs glibc {glibc[1]} and this system has {here}: build it with a zig toolchain "
-            "(configure.py --toolchain=…-zig), which needs no more than glibc 2.28, or on a system as old as this one"
+            "(configure.py --toolchain=zig), which needs no more than glibc 2.28, or on a system as old as this one"
         )
     text = text.split(f"'{path}': ")[-1].removeprefix(f"{path}: ")
     return f"{path} cannot be loaded: {text}"
