@@ -483,7 +483,7 @@ def test_verifying_takes_linear_time(verifier: Verifier) -> None:
         records[:, 0] = huge
     start = time.monotonic()
     _, [verdict] = verifier([bytes(f.data)])
-    assert verdict[0] == "OK" and time.monotonic() - start < 20
+    assert verdict[0] == "OK" and time.monotonic() - start < 90
 
 
 # --- opening -----------------------------------------------------------------------------------------------------------------

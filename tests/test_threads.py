@@ -58,21 +58,22 @@ def test_stress_on_arm(armhf_pool: Program, name: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def cpu_seconds(run: Program, name: str, preexec_fn: Callable[[], None] | None = None) -> tuple[float, float]:
-    """With four threads and with one."""
-    done = run(name, preexec_fn=preexec_fn)
-    assert done.returncode == 0, done.stderr
-    four, one = map(float, done.stdout.split())
-    return four, one
+def cpu_ratio(run: Program, name: str, preexec_fn: Callable[[], None] | None = None) -> float:
+    """CPU time with four threads over that with one: the best of three, since what else the machine does only adds to it."""
+    ratios = []
+    for _ in range(3):
+        done = run(name, preexec_fn=preexec_fn)
+        assert done.returncode == 0, done.stderr
+        four, one = map(float, done.stdout.split())
+        ratios.append(four / one)
+    return min(ratios)
 
 
 def test_four_threads_on_one_cpu_cost_little(host_pool: Program) -> None:
     """All there is to lose is CPU time, which other programs do not disturb as they do the clock on the wall."""
-    four, one = cpu_seconds(host_pool, "busy", one_cpu)
-    assert four < 1.2 * one
+    assert cpu_ratio(host_pool, "busy", one_cpu) < 1.2
 
 
 def test_an_idle_pool_uses_no_cpu(host_pool: Program) -> None:
     """Six runs a second, idle between them: workers that spin would use many times the work's CPU time."""
-    four, one = cpu_seconds(host_pool, "idle")
-    assert four < 1.3 * one
+    assert cpu_ratio(host_pool, "idle") < 1.3
