@@ -228,7 +228,7 @@ def check_options(options: argparse.Namespace) -> None:
     if options.reduce_precision:
         raise UserError("--reduce-precision is not yet available: models run in the precision they were trained in")
     if options.backend != "cpu":
-        known = options.backend in ("opencl", "vulkan", "cuda")
+        known = {"cpu", "opencl", "vulkan", "cuda"}.issuperset(options.backend.split(","))
         state = "not yet available" if known else "unknown"
         raise UserError(f"--backend={options.backend} is {state}: the only backend is cpu")
     options.sanitize = [s for s in options.sanitize.split(",") if s]

@@ -63,6 +63,7 @@ REFUSALS: list[tuple[Sequence[str], str]] = [
     (["--prefix=here"], "--prefix=here must be an absolute path"),
     (["--reduce-precision"], "not yet available"),
     (["--backend=opencl"], "--backend=opencl is not yet available"),
+    (["--backend=cpu,opencl"], "--backend=cpu,opencl is not yet available"),
     (["--backend=quantum"], "--backend=quantum is unknown"),
     (["--sanitize=everything"], "--sanitize=everything is unknown"),
     (["--sanitize=address,thread"], "exclude each other"),
