@@ -34,9 +34,10 @@ static void opsnn_gemm_prepare(opsnn_gemm *g) {
     for (size_t i = 0; i < OPSNN_GEMM_BLOCK; i++) g->last_bias[i] = g->bias && whole + i < g->n ? g->bias[whole + i] : 0.0f;
 }
 
-static __attribute__((noinline)) void opsnn_gemm_store_part(const opsnn_gemm *g, size_t count, const float *part, float *y, size_t width) {
+/* The last block's results, where they are fewer than 8. */
+static __attribute__((noinline)) void opsnn_gemm_store_part(const opsnn_gemm *g, size_t count, const float *part, float *y) {
     for (size_t m = 0; m < count; m++)
-        for (size_t i = 0; i < width; i++) y[m * g->row_step + i] = part[m * OPSNN_GEMM_BLOCK + i];
+        for (size_t i = 0; i < g->n % OPSNN_GEMM_BLOCK; i++) y[m * g->row_step + i] = part[m * OPSNN_GEMM_BLOCK + i];
 }
 
 /* Elements of a run: with post-increment where the machine has it for vectors, else all pointers share an index, in bytes. */
@@ -68,17 +69,18 @@ static __attribute__((noinline)) void opsnn_gemm_store_part(const opsnn_gemm *g,
 
 /* `count` (a constant) rows times blocks [first, end); y: the first row's results, all n of them. runs: [n_taps][OPSNN_GEMM_ROWS]. */
 OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const float *const *runs, size_t first, size_t end, float *y) {
+    const size_t bytes = g->length * sizeof(float), quads = bytes / 16 * 16, whole = g->n / OPSNN_GEMM_BLOCK;
     const float *w = g->w + first * g->n_taps * g->length * OPSNN_GEMM_BLOCK;
-    const size_t bytes = g->length * sizeof(float), quads = bytes / 16 * 16;
-    for (size_t block = first; block < end; block++) {
-        const size_t at = block * OPSNN_GEMM_BLOCK;
-        const int whole = g->n - at >= OPSNN_GEMM_BLOCK;
-        const float *bias = whole && g->bias ? g->bias + at : g->last_bias;
+    const float *bias = g->bias ? g->bias + first * OPSNN_GEMM_BLOCK : g->last_bias;
+    y += first * OPSNN_GEMM_BLOCK;
+    for (size_t block = first; block < end; block++, y += OPSNN_GEMM_BLOCK) {
+        if (block == whole) bias = g->last_bias;
         float32x4_t acc[OPSNN_GEMM_ROWS][2];
         OPSNN_UNROLL for (int m = 0; m < count; m++) {
             acc[m][0] = vld1q_f32(bias);
             acc[m][1] = vld1q_f32(bias + 4);
         }
+        if (g->bias) bias += OPSNN_GEMM_BLOCK;
         const float *const *run = runs;
         for (size_t t = g->n_taps; t; t--, run += OPSNN_GEMM_ROWS) {
             const float *a[OPSNN_GEMM_ROWS];
@@ -114,15 +116,22 @@ OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const fl
                 acc[m][1] = opsnn_clampq(acc[m][1], lo, hi);
             }
         }
-        float part[OPSNN_GEMM_ROWS * OPSNN_GEMM_BLOCK], *out = whole ? y + at : part;
-        const size_t step = whole ? g->row_step : OPSNN_GEMM_BLOCK;
+        if (block == whole) {
+            float part[OPSNN_GEMM_ROWS * OPSNN_GEMM_BLOCK];
+            OPSNN_UNROLL for (int m = 0; m < count; m++) {
+                vst1q_f32(part + m * OPSNN_GEMM_BLOCK, acc[m][0]);
+                vst1q_f32(part + m * OPSNN_GEMM_BLOCK + 4, acc[m][1]);
+            }
+            opsnn_gemm_store_part(g, (size_t)count, part, y);
+            return;
+        }
+        float *out = y;
         OPSNN_UNROLL for (int m = 0; m < count; m++) {
             vst1q_f32(out, acc[m][0]);
             vst1q_f32(out + 4, acc[m][1]);
-            out += step;
+            out += g->row_step;
             OPSNN_OWN_REGISTER(out);
         }
-        if (!whole) opsnn_gemm_store_part(g, (size_t)count, part, y + at, g->n - at);
     }
 }
 
