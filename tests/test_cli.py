@@ -187,6 +187,20 @@ def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         compiler.save(tmp_path / "nowhere" / "m.opsnn", b"new")
 
 
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        compiler.save(pipe, b"model")
+        assert os.read(reader, 100) == b"model"
+        assert pipe.is_fifo()
+    finally:
+        os.close(reader)
+    with pytest.raises(FileError, match="/dev/full cannot be written: No space left on device"):
+        compiler.save("/dev/full", b"model")
+
+
 def current_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

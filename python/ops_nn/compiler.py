@@ -215,9 +215,13 @@ def _cover(plan: Plan, slack: float = 1.25) -> dict[int, str]:
 
 
 def save(path: PathLike, data: bytes) -> None:
-    """Writes a file at once or not at all: a full disk or an interruption leaves what was there before. FileError says why."""
+    """Writes a file at once or not at all: a full disk or an interruption leaves what was there before. What is no file, such as
+    /dev/stdout or a pipe, is written to, not replaced. FileError says why it failed."""
     path = Path(path)
     try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         temporary = Path(name)
         try:
