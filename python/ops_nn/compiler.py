@@ -215,8 +215,8 @@ def _cover(plan: Plan, slack: float = 1.25) -> dict[int, str]:
 
 
 def save(path: PathLike, data: bytes) -> None:
-    """Writes a file at once or not at all: a full disk or an interruption leaves what was there before. What is no file, such as
-    /dev/stdout or a pipe, is written to, not replaced. FileError says why it failed."""
+    """Writes a file at once or not at all: a full disk or an interruption leaves what was there before. What is no file, a pipe
+    or device, is written to, not replaced. FileError says why it failed."""
     path = Path(path)
     try:
         if path.exists() and not path.is_file():
