@@ -50,7 +50,7 @@ OPSNN_INLINE void opsnn_pool_pixel(const int largest, const opsnn_pool_area *a, 
 
 /* A task of max_pool and average_pool is a range of the N * OH output rows. */
 OPSNN_INLINE int opsnn_neon_pool_plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {
-    fit->n_tasks = opsnn_tasks(node->macs, 16384, (uint64_t)opsnn_count(node->outputs[0]->dims, 2));
+    fit->n_tasks = opsnn_tasks(node->macs, 4096, (uint64_t)opsnn_count(node->outputs[0]->dims, 2));
     fit->predicted_ns = opsnn_predict(node, target, 0.2);
     return 1;
 }
@@ -91,7 +91,7 @@ OPSNN_INLINE void opsnn_neon_pool_run(const int largest, const opsnn_call *call,
 
 /* A task of the global pools is a range of the N * C results. */
 OPSNN_INLINE int opsnn_neon_global_pool_plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {
-    fit->n_tasks = opsnn_tasks(node->macs, 16384, (opsnn_elements(node->outputs[0]) + 15) / 16);
+    fit->n_tasks = opsnn_tasks(node->macs, 4096, (opsnn_elements(node->outputs[0]) + 15) / 16);
     fit->predicted_ns = opsnn_predict(node, target, 0.2);
     return 1;
 }

@@ -48,7 +48,7 @@ static int plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *f
         return 0;
     }
     const size_t n = opsnn_elements(node->inputs[0]);
-    fit->n_tasks = opsnn_tasks(n, 8192, s.outer * lines_of(&s));
+    fit->n_tasks = opsnn_tasks(n, 4096, s.outer * lines_of(&s));
     fit->predicted_ns = opsnn_predict(node, target, 0.5);
     return 1;
 }

@@ -24,7 +24,7 @@ OPSNN_INLINE step prepare(const void *params) {
 
 OPSNN_INLINE int opsnn_neon_elementwise_plan(const opsnn_node *node, const opsnn_target *target, double weight, opsnn_fit *fit) {
     const size_t n = opsnn_elements(node->outputs[0]);
-    fit->n_tasks = opsnn_tasks(n, 8192, OPSNN_TASKS);
+    fit->n_tasks = opsnn_tasks(n, 4096, OPSNN_TASKS);
     fit->predicted_ns = opsnn_predict(node, target, 0.5 / weight);
     return 1;
 }

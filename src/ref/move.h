@@ -36,6 +36,14 @@ static inline void opsnn_move_strided(const opsnn_call *call, uint32_t task, ptr
     opsnn_tail_apply(call, range.first, range.end - range.first);
 }
 
+/* As opsnn_ref_plan_elements: an element that is moved by itself takes about as long as one that is computed. */
+static inline int opsnn_ref_plan_moves(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {
+    opsnn_ref_plan_elements(node, target, fit);
+    const double elements = (double)opsnn_elements(node->outputs[0]);
+    fit->predicted_ns += 2.0 * elements / ((double)target->gflops * OPSNN_REF_EFFICIENCY);
+    return 1;
+}
+
 /* Steps, in elements, through a dense tensor. */
 static inline void opsnn_dense_steps(const opsnn_value *v, ptrdiff_t *steps) {
     ptrdiff_t step = 1;

@@ -13,6 +13,6 @@ const opsnn_kernel opsnn_k_transpose_any_any_ref = {
     .name = "transpose_any_any_ref",
     .op = OPSNN_OP_TRANSPOSE,
     .flags = OPSNN_KERNEL_TAIL,
-    .plan = opsnn_ref_plan_elements,
+    .plan = opsnn_ref_plan_moves,
     .run = run,
 };
