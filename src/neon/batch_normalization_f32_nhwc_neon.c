@@ -25,8 +25,10 @@ static void run(const opsnn_call *call, uint32_t task) {
         const float *x = (const float *)call->in[0] + row * c;
         float *y = (float *)call->out[0] + row * c;
         size_t i = 0;
-        for (; i + 4 <= c; i += 4)
-            vst1q_f32(y + i, opsnn_fma(vld1q_f32(bias + i), vsubq_f32(vld1q_f32(x + i), vld1q_f32(mean + i)), vld1q_f32(factor + i)));
+        for (; i + 4 <= c; i += 4) {
+            const float32x4_t centred = vsubq_f32(vld1q_f32(x + i), vld1q_f32(mean + i));
+            vst1q_f32(y + i, opsnn_fma(vld1q_f32(bias + i), centred, vld1q_f32(factor + i)));
+        }
         for (; i < c; i++) y[i] = (x[i] - mean[i]) * factor[i] + bias[i];
     }
     opsnn_tail_apply(call, first * c, (end - first) * c);

@@ -81,39 +81,40 @@ typedef struct slide_row {
    are more than there are registers, some of them: added to what lies at `sum` (the bias, or the results so far). */
 typedef enum slide_part { SLIDE_ALL, SLIDE_SOME, SLIDE_LAST } slide_part;
 
-/* The next column, number k of the oldest live result's window; each pixel is loaded one step ahead of its use. acc[(i + turn) % live]
-   belongs to the i-th oldest. */
-#define SLIDE_LOAD(r)                                                                                                            \
-    OPSNN_UNROLL for (int v = 0; v < vectors; v++) pixel[(r) % 2][v] = vld1q_f32(row[r] + 4 * v);                                \
-    row[r] += step[r];                                                                                                           \
+/* The next column, number k of the oldest live result's window; each pixel is loaded one step ahead of its use.
+   acc[(i + turn) % live] belongs to the i-th oldest. */
+#define SLIDE_LOAD(r)                                                                             \
+    OPSNN_UNROLL for (int v = 0; v < vectors; v++) pixel[(r) % 2][v] = vld1q_f32(row[r] + 4 * v); \
+    row[r] += step[r];                                                                            \
     OPSNN_OWN_REGISTER(row[r]);
-#define SLIDE_COLUMN(k, turn)                                                                                                    \
-    {                                                                                                                            \
-        float32x4_t pixel[2][2];                                                                                                 \
-        SLIDE_LOAD(0)                                                                                                            \
-        OPSNN_UNROLL for (int r = 0; r < rows; r++) {                                                                            \
-            if (r + 1 < rows) { SLIDE_LOAD(r + 1) }                                                                              \
-            OPSNN_UNROLL for (int i = 0; i < live; i++) if ((k) >= i * stride)                                                   \
-                OPSNN_UNROLL for (int v = 0; v < vectors; v++)                                                                   \
-                    opsnn_fma_to(acc[(i + (turn)) % live][v], pixel[r % 2][v], w[r][(k)-i * stride][v]);                         \
-        }                                                                                                                        \
+#define SLIDE_COLUMN(k, turn)                                                                            \
+    {                                                                                                    \
+        float32x4_t pixel[2][2];                                                                         \
+        SLIDE_LOAD(0)                                                                                    \
+        OPSNN_UNROLL for (int r = 0; r < rows; r++) {                                                    \
+            if (r + 1 < rows) { SLIDE_LOAD(r + 1) }                                                      \
+            OPSNN_UNROLL for (int i = 0; i < live; i++) if ((k) >= i * stride)                           \
+                OPSNN_UNROLL for (int v = 0; v < vectors; v++)                                           \
+                    opsnn_fma_to(acc[(i + (turn)) % live][v], pixel[r % 2][v], w[r][(k)-i * stride][v]); \
+        }                                                                                                \
     }
 /* The oldest result is done, and its accumulators begin a new one. */
-#define SLIDE_STORE(turn)                                                                                                        \
-    OPSNN_UNROLL for (int v = 0; v < vectors; v++) {                                                                             \
-        if (part != SLIDE_ALL) acc[(turn)][v] = vaddq_f32(acc[(turn)][v], vld1q_f32(sum + 4 * v));                               \
-        if (part != SLIDE_SOME) acc[(turn)][v] = opsnn_clampq(acc[(turn)][v], lo, hi);                                           \
-    }                                                                                                                            \
-    OPSNN_UNROLL for (int v = 0; v < vectors; v++) vst1q_f32(y + 4 * v, acc[(turn)][v]);                                         \
-    OPSNN_UNROLL for (int v = 0; v < vectors; v++) acc[(turn)][v] = part == SLIDE_ALL ? vld1q_f32(sum + 4 * v) : vdupq_n_f32(0); \
-    y += y_step;                                                                                                                 \
-    OPSNN_OWN_REGISTER(y);                                                                                                       \
+#define SLIDE_STORE(turn)                                                                          \
+    OPSNN_UNROLL for (int v = 0; v < vectors; v++) {                                               \
+        if (part != SLIDE_ALL) acc[(turn)][v] = vaddq_f32(acc[(turn)][v], vld1q_f32(sum + 4 * v)); \
+        if (part != SLIDE_SOME) acc[(turn)][v] = opsnn_clampq(acc[(turn)][v], lo, hi);             \
+    }                                                                                              \
+    OPSNN_UNROLL for (int v = 0; v < vectors; v++) vst1q_f32(y + 4 * v, acc[(turn)][v]);           \
+    OPSNN_UNROLL for (int v = 0; v < vectors; v++)                                                 \
+        acc[(turn)][v] = part == SLIDE_ALL ? vld1q_f32(sum + 4 * v) : vdupq_n_f32(0);              \
+    y += y_step;                                                                                   \
+    OPSNN_OWN_REGISTER(y);                                                                         \
     if (part != SLIDE_ALL) sum += sum_step;
 /* The same with columns that may lie outside. */
-#define SLIDE_CHECKED(k)                                                                                                         \
-    {                                                                                                                            \
-        if (ix >= 0 && ix < in) SLIDE_COLUMN(k, 0)                                                                               \
-        ix++;                                                                                                                    \
+#define SLIDE_CHECKED(k)                           \
+    {                                              \
+        if (ix >= 0 && ix < in) SLIDE_COLUMN(k, 0) \
+        ix++;                                      \
     }
 
 /* A row of results for 4 * vectors channels from `rows` rows of the window. All but s and what follows it are constants. */
@@ -160,9 +161,9 @@ OPSNN_INLINE void slide(const int rows, const int kernel, const int stride, cons
 }
 
 typedef void slide_fn(const slide_row *s, size_t c, const float *weights, const float *bias, float *y);
-#define SLIDE(kernel, stride, vectors)                                                                                           \
-    static void slide_##kernel##_##stride(const slide_row *s, size_t c, const float *weights, const float *bias, float *y) {     \
-        slide(kernel, kernel, stride, vectors, SLIDE_ALL, s, 0, c, weights, bias, 0, y);                                         \
+#define SLIDE(kernel, stride, vectors)                                                                                       \
+    static void slide_##kernel##_##stride(const slide_row *s, size_t c, const float *weights, const float *bias, float *y) { \
+        slide(kernel, kernel, stride, vectors, SLIDE_ALL, s, 0, c, weights, bias, 0, y);                                     \
     }
 /* Vectors at a time: as many as leave the weights in registers. */
 enum { SLIDE_3 = OPSNN_NEON_REGISTERS / 16, SLIDE_5 = 1 };

@@ -24,7 +24,8 @@ static conv shape(const opsnn_node *node) {
     opsnn_window_resolve(0, x[1], w[1], p->strides, p->dilations, p->pads, p->auto_pad, 0, &s.h);
     opsnn_window_resolve(1, x[2], w[2], p->strides, p->dilations, p->pads, p->auto_pad, 0, &s.w);
     s.merged = s.w.dilation == 1 && s.w.kernel > 1 && s.group == 1 && (size_t)w[2] * s.c <= MERGED_MOST;
-    s.pointwise = s.h.kernel == 1 && s.w.kernel == 1 && s.h.stride == 1 && s.w.stride == 1 && s.h.out == s.h.in && s.w.out == s.w.in;
+    s.pointwise = s.h.kernel == 1 && s.w.kernel == 1 && s.h.stride == 1 && s.w.stride == 1;
+    s.pointwise = s.pointwise && s.h.out == s.h.in && s.w.out == s.w.in; /* no padding */
     s.n_taps = (size_t)w[1] * (s.merged ? 1 : (size_t)w[2]);
     s.length = s.c_group * (s.merged ? (size_t)w[2] : 1);
     s.pixels = (size_t)opsnn_count(y, 3);
@@ -51,7 +52,8 @@ static int plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *f
     const conv s = shape(node);
     const uint64_t tiles = s.pixels == 1 ? (s.o + 7) / 8 : (s.pixels + OPSNN_GEMM_ROWS - 1) / OPSNN_GEMM_ROWS;
     /* Each task reads all weights: no more tasks than threads where they do not fit into a cache. */
-    const uint64_t most = s.pixels > 1 && w->bytes > 256 * 1024 && target->n_threads && target->n_threads < tiles ? target->n_threads : tiles;
+    uint64_t most = tiles;
+    if (s.pixels > 1 && w->bytes > 256 * 1024 && target->n_threads && target->n_threads < tiles) most = target->n_threads;
     fit->n_tasks = opsnn_tasks(node->macs, 50000, most);
     fit->scratch_bytes = runs_bytes(&s) + (zeros_of(&s) + (s.merged ? s.panel * s.n_taps * s.length : 0)) * sizeof(float);
     fit->predicted_ns = opsnn_predict(node, target, 0.6);
@@ -121,7 +123,7 @@ static void run(const opsnn_call *call, uint32_t task) {
         .lo = p->lo, .hi = p->hi,
     };
     opsnn_gemm_prepare(&g);
-    const size_t blocks = (s.o + OPSNN_GEMM_BLOCK - 1) / OPSNN_GEMM_BLOCK, group_blocks = s.group == 1 ? blocks : blocks / s.group;
+    const size_t blocks = (s.o + OPSNN_GEMM_BLOCK - 1) / OPSNN_GEMM_BLOCK, group_blocks = blocks / s.group;
     const uint32_t n_tasks = call->fit->n_tasks;
     /* Tasks are whole tiles of pixels; a single pixel's channels are shared out instead. */
     size_t first = 0, end = s.pixels, block_first = 0, block_end = blocks;

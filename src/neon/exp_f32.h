@@ -4,9 +4,9 @@
 
 #include "neon/simd.h"
 
-/* e to the power x, within 2 units in the last place. Infinity beyond 88.72, zero below -103.97 (ARMv7: below -87.33, where results
-   are denormal), NaN for NaN. x = n ln2 + r, |r| <= ln2 / 2; ln2 is split (Cody and Waite), e^r = 1 + r + r^2 p(r) with a minimax p of
-   degree 4 (relative error 3e-9), and 2^n is multiplied in two steps, so that neither over- nor underflows alone. */
+/* e to the power x, within 2 units in the last place. Infinity beyond 88.72, zero below -103.97 (ARMv7: below -87.33, where
+   results are denormal), NaN for NaN. x = n ln2 + r, |r| <= ln2 / 2; ln2 is split (Cody and Waite), e^r = 1 + r + r^2 p(r) with
+   a minimax p of degree 4 (relative error 3e-9), and 2^n is multiplied in two steps, so that neither over- nor underflows. */
 OPSNN_INLINE float32x4_t opsnn_exp(float32x4_t x) {
     const float32x4_t shift = vdupq_n_f32(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer */
     x = opsnn_clampq(x, vdupq_n_f32(-104.0f), vdupq_n_f32(89.0f));

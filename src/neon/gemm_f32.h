@@ -1,7 +1,7 @@
 /* The matrix product in the middle of convolutions and matrix products: a tile of rows times weights in blocks of 8 outputs.
 
-   A row (a pixel of a convolution, a row of a matrix) is the concatenation of n_taps runs of `length` floats, each found through a
-   pointer: a window is read where it lies in the image, and nothing is copied (the indirect convolution of Dukhan, 2019,
+   A row (a pixel of a convolution, a row of a matrix) is the concatenation of n_taps runs of `length` floats, each found through
+   a pointer: a window is read where it lies in the image, and nothing is copied (the indirect convolution of Dukhan, 2019,
    arXiv:1907.02129). Weights are stored [ceil(n / 8)][n_taps * length][8]: read once, in order. Products are summed in the order
    of the weights, whatever the tile, so a row's result does not depend on its neighbours.
 
@@ -43,32 +43,34 @@ static __attribute__((noinline)) void opsnn_gemm_store_part(const opsnn_gemm *g,
 /* Elements of a run: with post-increment where the machine has it for vectors, else all pointers share an index, in bytes. */
 #if defined(__arm__)
 #define OPSNN_GEMM_OWN(p) OPSNN_OWN_REGISTER(p)
-#define OPSNN_GEMM_LOAD(v, load, n, p, k)                                                                                        \
-    do {                                                                                                                         \
-        (v) = load(p);                                                                                                           \
-        (p) += (n);                                                                                                              \
-        OPSNN_OWN_REGISTER(p);                                                                                                   \
+#define OPSNN_GEMM_LOAD(v, load, n, p, k) \
+    do {                                  \
+        (v) = load(p);                    \
+        (p) += (n);                       \
+        OPSNN_OWN_REGISTER(p);            \
     } while (0)
 #else
 #define OPSNN_GEMM_OWN(p) ((void)0)
 #define OPSNN_GEMM_LOAD(v, load, n, p, k) ((v) = load((const float *)(const void *)((const char *)(p) + (k))))
 #endif
 /* The weights of a step of k, loaded one step ahead of their use; a step. */
-#define OPSNN_GEMM_WEIGHTS(to)                                                                                                   \
-    (to)[0] = vld1q_f32(w);                                                                                                      \
-    w += 4;                                                                                                                      \
-    OPSNN_GEMM_OWN(w);                                                                                                           \
-    (to)[1] = vld1q_f32(w);                                                                                                      \
-    w += 4;                                                                                                                      \
+#define OPSNN_GEMM_WEIGHTS(to) \
+    (to)[0] = vld1q_f32(w);    \
+    w += 4;                    \
+    OPSNN_GEMM_OWN(w);         \
+    (to)[1] = vld1q_f32(w);    \
+    w += 4;                    \
     OPSNN_GEMM_OWN(w);
-#define OPSNN_GEMM_STEP(weights, lane)                                                                                      \
-    OPSNN_UNROLL for (int m = 0; m < count; m++) {                                                                               \
-        opsnn_fma_lane(acc[m][0], (weights)[0], v[m], lane);                                                                                \
-        opsnn_fma_lane(acc[m][1], (weights)[1], v[m], lane);                                                                                \
+#define OPSNN_GEMM_STEP(weights, lane)                       \
+    OPSNN_UNROLL for (int m = 0; m < count; m++) {           \
+        opsnn_fma_lane(acc[m][0], (weights)[0], v[m], lane); \
+        opsnn_fma_lane(acc[m][1], (weights)[1], v[m], lane); \
     }
 
-/* `count` (a constant) rows times blocks [first, end); y: the first row's results, all n of them. runs: [n_taps][OPSNN_GEMM_ROWS]. */
-OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const float *const *runs, size_t first, size_t end, float *y) {
+/* `count` (a constant) rows times blocks [first, end). y: the first row's results, all n of them.
+   runs: [n_taps][OPSNN_GEMM_ROWS]. */
+OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const float *const *runs, size_t first, size_t end,
+                                  float *y) {
     const size_t bytes = g->length * sizeof(float), quads = bytes / 16 * 16, whole = g->n / OPSNN_GEMM_BLOCK;
     const float *w = g->w + first * g->n_taps * g->length * OPSNN_GEMM_BLOCK;
     const float *bias = g->bias ? g->bias + first * OPSNN_GEMM_BLOCK : g->last_bias;
@@ -135,9 +137,10 @@ OPSNN_INLINE void opsnn_gemm_tile(const int count, const opsnn_gemm *g, const fl
     }
 }
 
-#define OPSNN_GEMM_TILE(count)                                                                                                  \
-    static __attribute__((noinline)) void gemm_tile_##count(const opsnn_gemm *g, const float *const *runs, size_t first, size_t end, float *y) {           \
-        opsnn_gemm_tile(count, g, runs, first, end, y);                                                                          \
+#define OPSNN_GEMM_TILE(count)                                                                                           \
+    static __attribute__((noinline)) void gemm_tile_##count(const opsnn_gemm *g, const float *const *runs, size_t first, \
+                                                            size_t end, float *y) {                                      \
+        opsnn_gemm_tile(count, g, runs, first, end, y);                                                                  \
     }
 #if OPSNN_NEON_REGISTERS == 32
 OPSNN_GEMM_TILE(8)
@@ -146,8 +149,8 @@ OPSNN_GEMM_TILE(4)
 OPSNN_GEMM_TILE(2)
 OPSNN_GEMM_TILE(1)
 
-/* All of a panel: n_rows rows times blocks [first, end). runs: [ceil(n_rows / OPSNN_GEMM_ROWS)][n_taps][OPSNN_GEMM_ROWS]. Blocks are
-   taken in groups whose weights stay in the first-level cache while all tiles pass. */
+/* All of a panel: n_rows rows times blocks [first, end). runs: [ceil(n_rows / OPSNN_GEMM_ROWS)][n_taps][OPSNN_GEMM_ROWS].
+   Blocks are taken in groups whose weights stay in the first-level cache while all tiles pass. */
 enum { OPSNN_GEMM_CACHED = 16384 };
 static void opsnn_gemm_panel(const opsnn_gemm *g, const float *const *runs, size_t n_rows, size_t first, size_t end, float *y) {
     const size_t block_bytes = g->n_taps * g->length * OPSNN_GEMM_BLOCK * sizeof(float);

@@ -1,5 +1,5 @@
-/* Matrix product on the tiles of gemm_f32.h. Constant weights stored in blocks of 8 are read in place. Any other b is brought into
-   such blocks, one at a time, in scratch: once for each task and matrix. */
+/* Matrix product on the tiles of gemm_f32.h. Constant weights stored in blocks of 8 are read in place. Any other b is brought
+   into such blocks, one at a time, in scratch: once for each task and matrix. */
 #include "neon/gemm_f32.h"
 #include "ops/broadcast.h"
 
@@ -72,8 +72,8 @@ static void make_block(const product *s, int trans_b, const float *b, size_t fir
 }
 
 /* n rows of one matrix times blocks [first, end) of b. */
-static void rows_times(const opsnn_call *call, const product *s, const float *a, const float *b, size_t n, size_t first, size_t end,
-                       float *y) {
+static void rows_times(const opsnn_call *call, const product *s, const float *a, const float *b, size_t n, size_t first,
+                       size_t end, float *y) {
     const opsnn_matmul_params *p = call->node->params;
     const float *bias = opsnn_input(call->node, 2) ? call->in[2] : NULL, *runs[PANEL];
     const int blocked = call->node->inputs[1]->block > 1;

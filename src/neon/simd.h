@@ -68,7 +68,8 @@ OPSNN_INLINE float32x4_t opsnn_fma(float32x4_t acc, float32x4_t a, float32x4_t b
 #if defined(__aarch64__)
 #define opsnn_fma_lane(acc, a, v, lane) ((acc) = vfmaq_laneq_f32(acc, a, v, lane))
 #elif defined(__arm__)
-#define opsnn_fma_lane(acc, a, v, lane) ((acc) = vmlaq_lane_f32(acc, a, (lane) < 2 ? vget_low_f32(v) : vget_high_f32(v), (lane) & 1))
+#define opsnn_fma_lane(acc, a, v, lane) \
+    ((acc) = vmlaq_lane_f32(acc, a, (lane) < 2 ? vget_low_f32(v) : vget_high_f32(v), (lane)&1))
 #else
 #define opsnn_fma_lane(acc, a, v, lane) ((acc) = vaddq_f32(acc, vmulq_n_f32(a, vgetq_lane_f32(v, lane))))
 #endif
@@ -82,7 +83,7 @@ OPSNN_INLINE float32x4_t opsnn_fma(float32x4_t acc, float32x4_t a, float32x4_t b
 #define OPSNN_VMLA_LANE_3(acc, a, v) __asm__ volatile("vmla.f32 %q0, %q1, %f2[1]" : "+w"(acc) : "w"(a), "t"(v))
 #endif
 
-/* acc += a * one, one being a single element that was loaded by opsnn_load_one: where it lies in a register is a matter of taste. */
+/* acc += a * one, one being a single element that was loaded by opsnn_load_one: where it lies in a register differs. */
 #if defined(__arm__)
 typedef float32x4_t opsnn_one;
 #define opsnn_load_one(p) vld1q_dup_f32(p)

@@ -1,4 +1,5 @@
-/* exp(x - max) / sum along the last axis that is longer than one. NaN and infinities as in softmax_f32_any_ref.c: there is no distribution to return. */
+/* exp(x - max) / sum along the last axis that is longer than one. NaN and infinities as in softmax_f32_any_ref.c: there is no
+   distribution to return. */
 #include "neon/exp_f32.h"
 #include "ops/axis.h"
 

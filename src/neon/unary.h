@@ -30,35 +30,35 @@ OPSNN_INLINE int opsnn_neon_elementwise_plan(const opsnn_node *node, const opsnn
 }
 
 /* What is left behind the last whole vector goes through the same loop by way of a buffer: one copy of the step, no over-read. */
-#define OPSNN_NEON_UNARY(OP, op_, weight)                                                                                        \
-    static void map(const void *params, const void *a, size_t a_step, const void *b, size_t b_step, void *out, size_t n) {       \
-        const step s = prepare(params);                                                                                          \
-        const float *x = a;                                                                                                      \
-        float *y = out;                                                                                                          \
-        (void)b;                                                                                                                 \
-        (void)b_step;                                                                                                            \
-        if (!a_step && n) { /* one value for all */                                                                              \
-            float same[4];                                                                                                       \
-            vst1q_f32(same, apply(&s, vdupq_n_f32(x[0])));                                                                       \
-            for (size_t i = 0; i < n; i++) y[i] = same[0];                                                                       \
-            return;                                                                                                              \
-        }                                                                                                                        \
-        for (size_t left = n / 4; left; left--, x += 4, y += 4) vst1q_f32(y, apply(&s, vld1q_f32(x)));                           \
-        if (n % 4) opsnn_store_part(y, apply(&s, opsnn_load_part(x, n % 4)), n % 4);                                             \
-    }                                                                                                                            \
-    static int plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {                                        \
-        return opsnn_neon_elementwise_plan(node, target, weight, fit);                                                           \
-    }                                                                                                                            \
-    static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }                                 \
-    const opsnn_kernel opsnn_k_##op_##_f32_any_neon = {                                                                          \
-        .name = #op_ "_f32_any_neon",                                                                                            \
-        .op = OPSNN_OP_##OP,                                                                                                     \
-        .dtype = OPSNN_DTYPE_F32,                                                                                                \
-        .flags = OPSNN_KERNEL_TAIL,                                                                                              \
-        .cpu = OPSNN_NEON_CPU,                                                                                                   \
-        .plan = plan,                                                                                                            \
-        .run = run,                                                                                                              \
-        .map = map,                                                                                                              \
+#define OPSNN_NEON_UNARY(OP, op_, weight)                                                                                  \
+    static void map(const void *params, const void *a, size_t a_step, const void *b, size_t b_step, void *out, size_t n) { \
+        const step s = prepare(params);                                                                                    \
+        const float *x = a;                                                                                                \
+        float *y = out;                                                                                                    \
+        (void)b;                                                                                                           \
+        (void)b_step;                                                                                                      \
+        if (!a_step && n) { /* one value for all */                                                                        \
+            float same[4];                                                                                                 \
+            vst1q_f32(same, apply(&s, vdupq_n_f32(x[0])));                                                                 \
+            for (size_t i = 0; i < n; i++) y[i] = same[0];                                                                 \
+            return;                                                                                                        \
+        }                                                                                                                  \
+        for (size_t left = n / 4; left; left--, x += 4, y += 4) vst1q_f32(y, apply(&s, vld1q_f32(x)));                     \
+        if (n % 4) opsnn_store_part(y, apply(&s, opsnn_load_part(x, n % 4)), n % 4);                                       \
+    }                                                                                                                      \
+    static int plan(const opsnn_node *node, const opsnn_target *target, opsnn_fit *fit) {                                  \
+        return opsnn_neon_elementwise_plan(node, target, weight, fit);                                                     \
+    }                                                                                                                      \
+    static void run(const opsnn_call *call, uint32_t task) { opsnn_unary_run(call, task, map); }                           \
+    const opsnn_kernel opsnn_k_##op_##_f32_any_neon = {                                                                    \
+        .name = #op_ "_f32_any_neon",                                                                                      \
+        .op = OPSNN_OP_##OP,                                                                                               \
+        .dtype = OPSNN_DTYPE_F32,                                                                                          \
+        .flags = OPSNN_KERNEL_TAIL,                                                                                        \
+        .cpu = OPSNN_NEON_CPU,                                                                                             \
+        .plan = plan,                                                                                                      \
+        .run = run,                                                                                                        \
+        .map = map,                                                                                                        \
     };
 
 #endif
