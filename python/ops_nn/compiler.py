@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -106,20 +107,25 @@ def compile_model(
     io_layout: str = "nchw",
     library: Optional[Library] = None,
 ) -> tuple[bytes, Report]:
-    """Imports an ONNX file, optimises it and returns the bytes of an .opsnn model.
+    """Imports an ONNX or TensorFlow Lite file, optimises it and returns the bytes of an .opsnn model.
 
+    source     its name says which: .tflite, anything else is ONNX
     shapes     fixes open dimensions: by an input's name all of its dimensions, by a dimension's name just that one
-    io_layout  nchw: pictures go in and come out as in ONNX; nhwc: channels last, which saves the board a transposition
+    io_layout  nchw: pictures go in and come out as in ONNX; nhwc: channels last, which saves the board a transposition. Those
+               of TensorFlow Lite are channels last in any case
     library    this machine's, for shape rules and constant folding; None: the one that lib.find() finds
 
     Raises an OpsNNError; a ModelError's `problems` lists everything that is wrong with the model.
     """
     from . import __version__, passes
-    from .importers import onnx as importer
 
     library = library or lib.library()
-    graph = importer.load(source, shapes)
+    is_tflite = Path(source).suffix == ".tflite"
+    importer = importlib.import_module(".importers.tflite" if is_tflite else ".importers.onnx", __package__)
+    graph: Graph = importer.load(source, shapes)
     n_imported = len(graph.nodes)
+    if is_tflite:
+        io_layout = "nchw"
     tools = passes.Tools(library, functools.partial(evaluate, library=library))
     counts = passes.optimize(graph, tools, io_layout)
     with open(source, "rb") as file:

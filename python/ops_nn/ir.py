@@ -36,6 +36,21 @@ class GraphError(Exception):
     """A graph is unsound: a fault of the importer or pass that made it, not of the user's model."""
 
 
+@dataclass(frozen=True, eq=False)
+class Quantization:
+    """How integers of type dtype stand for numbers: (q - zero_point) * scale; a pair of them, or one for each index of axis."""
+
+    dtype: str
+    scale: Array  # [n] float32
+    zero_point: Array  # [n] int64
+    axis: int = 0
+
+    def dequantize(self, q: Array) -> Array:
+        shape = tuple(len(self.scale) if len(self.scale) > 1 and i == self.axis else 1 for i in range(q.ndim))
+        scale, zero_point = self.scale.reshape(shape), self.zero_point.reshape(shape)
+        return np.asarray((q.astype(np.int64) - zero_point) * scale.astype(np.float64), np.float32)
+
+
 @dataclass(eq=False)
 class Value:
     """A tensor; two values are equal only if they are the same object.
@@ -45,6 +60,7 @@ class Value:
     data   a constant's elements, logical and row-major: conv2d's weights are [O, C/g, KH, KW] in nchw nodes and
            [O, KH, KW, C/g] in nhwc nodes, whatever `block` is
     block  how the compiler stores a constant: 0 plain, b: the first dimension in blocks of b
+    quantization  how the model quantised it, where the graph has it as float; nothing depends on it
     """
 
     name: str
@@ -52,6 +68,7 @@ class Value:
     shape: Optional[Shape]
     data: Optional[Array] = None
     block: int = 0
+    quantization: Optional[Quantization] = None
 
     def __repr__(self) -> str:
         kind = "const " if self.data is not None else ""
