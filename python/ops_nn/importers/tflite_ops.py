@@ -22,6 +22,7 @@ _ACTIVATIONS = {  # fused ones that are a range
     tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
     tflite.ActivationFunctionType.RELU6: (0.0, 6.0),
 }
+_UNLIMITED = {"lo": -S.INF, "hi": S.INF}
 
 
 def converter(*names: str) -> Callable[[Converter], Converter]:
@@ -63,14 +64,20 @@ def _range(ctx: Context, output: int, activation: int) -> dict[str, Any]:
 def _clamped(
     ctx: Context, op: str, inputs: Sequence[Optional[Value]], activation: int = 0, layout: str = "any", **attrs: Any
 ) -> None:
-    """Emits a node that clamps, with a fused activation."""
+    """Emits a node with a fused activation."""
     output = ctx.output()
-    if activation in _ACTIVATIONS:
-        ctx.emit(op, inputs, output, layout, **attrs, **_range(ctx, output, activation))
-    elif activation == tflite.ActivationFunctionType.TANH:
+    if activation == tflite.ActivationFunctionType.TANH:
         ctx.emit("tanh", [ctx.emit(op, inputs, None, layout, **attrs)], output)
-    else:
+        return
+    if activation not in _ACTIVATIONS:
         raise Problem(f"the fused activation {activation} is not supported")
+    clamp = _range(ctx, output, activation)
+    if any(a.name == "lo" for a in S.BY_NAME[op].attrs):
+        ctx.emit(op, inputs, output, layout, **attrs, **clamp)
+    elif clamp == _UNLIMITED:
+        ctx.emit(op, inputs, output, layout, **attrs)
+    else:
+        ctx.emit("clip", [ctx.emit(op, inputs, None, layout, **attrs)], output, **clamp)
 
 
 def _reshape(ctx: Context, x: Value, current: Shape, target: Shape, output: Optional[int] = None) -> Value:
@@ -149,7 +156,7 @@ def _dequantize(ctx: Context) -> None:
 
 @converter("QUANTIZE")
 def _quantize(ctx: Context) -> None:
-    ctx.emit("clip", [ctx.tensor(ctx.given(0))], ctx.output(), **_range(ctx, ctx.output(), 0))
+    _clamped(ctx, "clip", [ctx.tensor(ctx.given(0))])
 
 
 # --- convolution, pooling --------------------------------------------------------------------------------------------------
@@ -211,19 +218,20 @@ def _reduce(ctx: Context) -> None:
     axes = _axes(ctx, ctx.given(1), len(shape))
     keep = bool(ctx.node.option(tflite.ReducerOptions).KeepDims())
     if not axes:
-        ctx.emit("identity", [x], output)
+        _clamped(ctx, "clip", [x])
         return
     first, end = axes[0], axes[-1] + 1
     if axes != tuple(range(first, end)):
         raise Problem(f"it reduces the axes {axes} of {len(shape)}; only neighbouring axes are supported")
-    if len(shape) == 4 and (first, end) == (1, 3):
-        y = ctx.emit(op, [x], output if keep else None, "nhwc")
-        if not keep:
-            ctx.emit("squeeze", [y], output, axes=(1, 2))
+    if len(shape) == 4 and (first, end) == (1, 3) and keep:
+        _clamped(ctx, op, [x], 0, "nhwc")
         return
     n = [_joined(part) for part in (shape[:first], shape[first:end], shape[end:])]
     x = _reshape(ctx, x, shape, (n[0], n[1], 1, n[2]))
     y = ctx.emit(op, [x], None, "nhwc")
+    clamp = _range(ctx, output, 0)
+    if clamp != _UNLIMITED:
+        y = ctx.emit("clip", [y], **clamp)
     _reshape(ctx, y, (n[0], 1, 1, n[2]), (*shape[:first], *((1,) * len(axes) if keep else ()), *shape[end:]), output)
 
 
@@ -295,7 +303,7 @@ def _square(ctx: Context) -> None:
 
 @converter("PRELU")
 def _prelu(ctx: Context) -> None:
-    ctx.emit("prelu", [ctx.tensor(ctx.given(0)), ctx.tensor(ctx.given(1))], ctx.output(), **_range(ctx, ctx.output(), 0))
+    _clamped(ctx, "prelu", [ctx.tensor(ctx.given(0)), ctx.tensor(ctx.given(1))])
 
 
 _RANGES = {
@@ -315,31 +323,37 @@ def _relu_0_to_1(ctx: Context) -> None:
 
 
 _UNARY = {
-    "LOGISTIC": "sigmoid", "TANH": "tanh", "HARD_SWISH": "hard_swish", "EXP": "exp", "LOG": "log", "SQRT": "sqrt", "ABS": "abs",
+    "HARD_SWISH": "hard_swish", "EXP": "exp", "LOG": "log", "SQRT": "sqrt", "ABS": "abs",
     "NEG": "neg", "FLOOR": "floor", "CEIL": "ceil", "ROUND": "round", "ELU": "elu", "SIGN": "sign",
 }  # fmt: skip
 
 
 @converter(*_UNARY)
 def _unary(ctx: Context) -> None:
-    ctx.emit(_UNARY[ctx.node.op], [ctx.tensor(ctx.given(0))], ctx.output())
+    _clamped(ctx, _UNARY[ctx.node.op], [ctx.tensor(ctx.given(0))])
+
+
+@converter("LOGISTIC", "TANH")
+def _sigmoid(ctx: Context) -> None:
+    """What quantised ones can hold is their very range."""
+    ctx.emit("sigmoid" if ctx.node.op == "LOGISTIC" else "tanh", [ctx.tensor(ctx.given(0))], ctx.output())
 
 
 @converter("RSQRT")
 def _rsqrt(ctx: Context) -> None:
-    ctx.emit("reciprocal", [ctx.emit("sqrt", [ctx.tensor(ctx.given(0))])], ctx.output())
+    _clamped(ctx, "reciprocal", [ctx.emit("sqrt", [ctx.tensor(ctx.given(0))])])
 
 
 @converter("LEAKY_RELU")
 def _leaky_relu(ctx: Context) -> None:
     alpha = float(ctx.node.option(tflite.LeakyReluOptions).Alpha())
-    ctx.emit("leaky_relu", [ctx.tensor(ctx.given(0))], ctx.output(), alpha=alpha)
+    _clamped(ctx, "leaky_relu", [ctx.tensor(ctx.given(0))], alpha=alpha)
 
 
 @converter("GELU")
 def _gelu(ctx: Context) -> None:
     kind = "tanh" if ctx.node.option(tflite.GeluOptions).Approximate() else "none"
-    ctx.emit("gelu", [ctx.tensor(ctx.given(0))], ctx.output(), approximate=kind)
+    _clamped(ctx, "gelu", [ctx.tensor(ctx.given(0))], approximate=kind)
 
 
 @converter("SOFTMAX", "LOG_SOFTMAX")
