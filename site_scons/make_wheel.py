@@ -25,6 +25,7 @@ Requires-Dist: numpy >=1.19
 Requires-Dist: cffi >=1.14
 Provides-Extra: convert
 Requires-Dist: onnx >=1.14 ; extra == 'convert'
+Requires-Dist: tflite >=2.18 ; extra == 'convert'
 """
 WHEEL = """Wheel-Version: 1.0
 Generator: ops-nn

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 import numpy as np
-import tflite  # type: ignore[import-untyped]
+import tflite
 
 from .. import schema as S
 from ..errors import FileError, FormatError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import numpy as np
-import tflite  # type: ignore[import-untyped]
+import tflite
 
 from .. import schema as S
 from ..ir import NUMPY, Node, Shape, Value, reshape_to
