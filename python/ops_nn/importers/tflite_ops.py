@@ -16,7 +16,7 @@ from .tflite import Context, File, Operator, is_quantized
 Converter = Callable[[Context], None]
 CONVERTERS: dict[str, Converter] = {}
 
-_ACTIVATIONS = {  # fused ones that are a range
+_ACTIVATIONS = {  # the fused ones that LiteRT has: each is a range
     tflite.ActivationFunctionType.NONE: (-S.INF, S.INF),
     tflite.ActivationFunctionType.RELU: (0.0, S.INF),
     tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
@@ -66,9 +66,6 @@ def _clamped(
 ) -> None:
     """Emits a node with a fused activation."""
     output = ctx.output()
-    if activation == tflite.ActivationFunctionType.TANH:
-        ctx.emit("tanh", [ctx.emit(op, inputs, None, layout, **attrs)], output)
-        return
     if activation not in _ACTIVATIONS:
         raise Problem(f"the fused activation {activation} is not supported")
     clamp = _range(ctx, output, activation)
