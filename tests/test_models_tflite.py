@@ -1,0 +1,66 @@
+"""Real networks, those of TensorFlow Lite above all: their right answers, and the numbers that docs/models.md tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+pytest.importorskip("ai_edge_litert")
+
+from conftest import ROOT, Build
+from ops_nn.compiler import compile_model
+from ops_nn.lib import Library
+from ops_nn.runtime import Model
+
+from models import compare, get
+
+
+@pytest.fixture(scope="module")
+def library(host_build: Build) -> Library:
+    return Library(host_build.lib)
+
+
+def load(name: str, library: Library) -> Model:
+    data, _ = compile_model(get.get(name), library=library)
+    return Model(data, library)
+
+
+@pytest.mark.parametrize("name", [*compare.FLOAT, *compare.INTEGER])
+def test_same_numbers_as_the_judge(name: str, library: Library) -> None:
+    told = (ROOT / "docs" / "models.md").read_text()
+    for d in compare.compare(name, library):
+        # Rounding after every operator, as integers do it, is felt in the second digit.
+        assert d.error <= d.largest * (1e-5 if name in compare.FLOAT else 0.15), d
+        assert f"| {name} | {d.output} |" in told
+
+
+def picture(name: str, size: int) -> NDArray[np.uint8]:
+    opened = Image.open(get.photograph(name)).convert("RGB")
+    return np.asarray(opened.resize((size, size), Image.Resampling.BILINEAR))[None]
+
+
+def test_blazeface_finds_the_astronaut(library: Library) -> None:
+    pixels = picture("astronaut.png", 128).astype(np.float32) / 127.5 - 1
+    found = load("blazeface", library).session().run(pixels)["classificators"]
+    scores = 1 / (1 + np.exp(-np.clip(found.reshape(-1), -80, 80)))
+    assert scores.max() == pytest.approx(0.92, abs=0.04)
+    assert 1 <= (scores > 0.5).sum() < 20  # the anchors around one face
+
+
+def test_integer_efficientnet_knows_the_labelled_pictures(library: Library) -> None:
+    model = load("efficientnet-lite0-int8", library)
+    session, hits = model.session(), 0
+    for path, label in get.labelled_pictures():
+        opened = Image.open(path).convert("RGB")
+        side = round(min(opened.size) * 0.875)
+        left, top = (opened.width - side) // 2, (opened.height - side) // 2
+        cut = opened.resize((224, 224), Image.Resampling.BICUBIC, (left, top, left + side, top + side))
+        pixels: NDArray[Any] = np.asarray(cut)[None]
+        if model.inputs[0].dtype == "f32":
+            pixels = ((pixels - 131.0) * 0.01256602).astype(np.float32)
+        hits += int(session.run(pixels)["Softmax"].argmax()) == label
+    assert hits >= 17
