@@ -194,7 +194,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     group.add_argument("--toolchain", metavar="NAME", help="gcc (default), zig, or a .toml file like those in toolchains/")
 
     group = parser.add_argument_group("what goes in")
-    group.add_argument("--model", metavar="FILE", action="append", default=[], help="compile this ONNX model too; repeatable")
+    group.add_argument("--model", metavar="FILE", action="append", default=[],
+                       help="compile this ONNX or TensorFlow Lite model too; repeatable")
     group.add_argument("--disable-unused-ops", action="store_true", help="keep only the kernels that the models need")
     group.add_argument("--ops", metavar="LIST", help="only these operators (conv2d,add); with a +: also these (+softmax)")
     neon = group.add_mutually_exclusive_group()

@@ -6,8 +6,8 @@
     session = model.session()
     scores = session.run(image)["scores"]
 
-Running needs numpy and cffi. `compile_model`, which makes models of ONNX files on a PC, needs the package onnx besides; it is
-imported when it is first used.
+Running needs numpy and cffi. `compile_model`, which makes models of ONNX and TensorFlow Lite files on a PC, needs the
+packages onnx and tflite besides; it is imported when it is first used.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import numpy as np
 
 from . import ir, lib
 from . import schema as S
-from .errors import FileError, ModelError, ShapeError
+from .errors import FileError, LibraryError, ModelError, ShapeError
 from .ir import Array, Graph, Node, Value
 from .lib import Library, PathLike, Target, op_of, shape_text
 from .modelfile import ModelFile, NodeRecord, TailRecord, Tensor, block_first, write
@@ -121,7 +121,10 @@ def compile_model(
 
     library = library or lib.library()
     is_tflite = Path(source).suffix == ".tflite"
-    importer = importlib.import_module(".importers.tflite" if is_tflite else ".importers.onnx", __package__)
+    try:
+        importer = importlib.import_module(".importers.tflite" if is_tflite else ".importers.onnx", __package__)
+    except ModuleNotFoundError as error:
+        raise LibraryError(f"{source}: compiling it needs more packages ({error}): pip install 'ops-nn[convert]'") from None
     graph: Graph = importer.load(source, shapes)
     n_imported = len(graph.nodes)
     if is_tflite:

@@ -22,7 +22,7 @@ HELP = "whether a library holds what a model needs"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=".opsnn, or .onnx, which is compiled on the way")
+    parser.add_argument("model", metavar="MODEL", help=".opsnn, or .onnx or .tflite, which is compiled on the way")
     parser.add_argument("library", metavar="LIB", help="libops_nn.so of any machine")
     common.add_shape(parser)
     parser.add_argument(

@@ -15,6 +15,7 @@ from ..errors import ArgumentError, FileError, LibraryError
 from ..lib import Library, Target
 from ..runtime import Model
 
+IMPORTED = (".onnx", ".tflite")  # what files that are compiled on the way are called
 _ROOT = Path(__file__).resolve().parents[3]  # of a source tree; boards/ lies there
 
 
@@ -46,8 +47,8 @@ def open_library(path: Optional[str]) -> Library:
 
 
 def open_model(path: str, library: Library, shapes: Sequence[tuple[str, tuple[int, ...]]] = ()) -> Model:
-    """An .opsnn file, or an .onnx file compiled on the way."""
-    if not path.endswith(".onnx"):
+    """An .opsnn file, or a model of IMPORTED compiled on the way."""
+    if Path(path).suffix not in IMPORTED:
         return Model(path, library)
     data, _ = compiler().compile_model(path, import_shapes(shapes), library=library)
     model = Model(data, library)
@@ -71,7 +72,7 @@ def compiler() -> Any:
 
         from .. import compiler
     except ImportError as error:
-        raise LibraryError(f"compiling ONNX models needs more packages ({error}): pip install 'ops-nn[convert]'") from None
+        raise LibraryError(f"compiling models needs more packages ({error}): pip install 'ops-nn[convert]'") from None
     return compiler
 
 

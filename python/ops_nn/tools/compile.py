@@ -1,7 +1,8 @@
-"""Compiles an ONNX model to an .opsnn model.
+"""Compiles an ONNX or TensorFlow Lite model to an .opsnn model.
 
 Examples:
     ops-nn compile net.onnx -o net.opsnn
+    ops-nn compile net.tflite -o net.opsnn
     ops-nn compile net.onnx -o net.opsnn --shape image=1x3x224x224 --io-layout nhwc
 """
 
@@ -14,18 +15,18 @@ from pathlib import Path
 from ..errors import ArgumentError
 from . import common
 
-HELP = "compile an ONNX model to an .opsnn model"
+HELP = "compile an ONNX or TensorFlow Lite model to an .opsnn model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument("model", metavar="MODEL", help=".onnx or .tflite")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="default: the model's name with .opsnn, in the current directory"
     )
     group = parser.add_argument_group("the model's inputs")
     common.add_shape(group)
     group.add_argument(
-        "--io-layout", choices=("nchw", "nhwc"), default="nchw", help="how pictures go in and out (nchw, as in ONNX)"
+        "--io-layout", choices=("nchw", "nhwc"), default="nchw", help="how pictures of ONNX go in and out (nchw, as in ONNX)"
     )
     group = parser.add_argument_group("for a trimmed library")
     group.add_argument("--for-target", metavar="TARGET", type=common.target,

@@ -17,7 +17,7 @@ HELP = "how a machine would run a model, and why so"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=".opsnn, or .onnx, which is compiled on the way")
+    parser.add_argument("model", metavar="MODEL", help=".opsnn, or .onnx or .tflite, which is compiled on the way")
     common.add_shape(parser)
     parser.add_argument("--target", metavar="TARGET", type=common.target,
                         help="the machine: a board, JSON, or a file with it (config.json of a build); "

@@ -63,7 +63,7 @@ def _model(path: str, data: bytes, in_full: bool) -> None:
     try:
         model = read(data)
     except ValueError as error:
-        hint = f"; compile it first: ops-nn compile {path}" if Path(path).suffix == ".onnx" else ""
+        hint = f"; compile it first: ops-nn compile {path}" if Path(path).suffix in common.IMPORTED else ""
         raise FormatError(f"{path}: {error}{hint}") from None
     constants = [t for t in model.tensors if t.kind == "const"]
     n_bytes = sum(len(t.data) for t in constants if t.data is not None)

@@ -34,7 +34,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=".opsnn, or .onnx, which is compiled on the way")
+    parser.add_argument("model", metavar="MODEL", help=".opsnn, or .onnx or .tflite, which is compiled on the way")
     group = parser.add_argument_group("data")
     group.add_argument("--input", metavar="NAME=FILE", type=_named, action="append", default=[],
                        help=".npy, or the bare elements of any other file; repeatable")  # fmt: skip
