@@ -4,7 +4,8 @@
 python models/compare.py                all that run
 python models/compare.py blazeface      some
 
-ONNX networks are judged by onnxruntime, TensorFlow Lite ones by LiteRT's own kernels (no delegates).
+ONNX networks are judged by onnxruntime, TensorFlow Lite ones by LiteRT's own kernels (no delegates,
+but for selfie segmentation, of which only a delegate knows all operators).
 Pictures are astronaut.png, squeezed to the input's size; everything else is drawn from a seeded
 generator. Outputs of integer networks are compared as the numbers that they stand for.
 """
@@ -51,7 +52,8 @@ RANGES = {  # what the pixels 0 to 255 become; no entry: the input is no picture
     "cifar10-resnet-int8": (-128.0, 127.0),
 }
 FLOAT = ("efficientnet-lite0", "squeezenet11", "mobilenetv2-dogs", "mobilenetv2-224", "blazeface", "face-detection-back",
-         "face-landmark", "iris-landmark")  # fmt: skip
+         "face-detection-full-range", "face-landmark", "iris-landmark", "deeplabv3", "selfie-segmentation",
+         "selfie-segmentation-landscape")  # fmt: skip
 INTEGER = ("efficientnet-lite0-int8", "person-detector-int8", "cifar10-resnet-int8", "keyword-spotting-int8",
            "anomaly-detection-int8")  # fmt: skip
 Array = np.ndarray[Any, Any]
@@ -101,7 +103,10 @@ def compare_onnx(name: str, library: Library) -> list[Difference]:
 
 def compare_tflite(name: str, library: Library) -> list[Difference]:
     path = get.get(name)
-    judge = Interpreter(str(path), experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
+    # MediaPipe's own operators are known only to the delegate.
+    delegate = name.startswith("selfie")
+    kernels = OpResolverType.AUTO if delegate else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    judge = Interpreter(str(path), experimental_op_resolver_type=kernels)
     judge.allocate_tensors()
     shapes, feeds, quantization = {}, {}, {}
     for info in judge.get_input_details():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,36 @@ def splits(net: Net) -> list[int]:
 
 
 @case
+def conv_transpose(net: Net) -> list[int]:
+    x, w, b = net.input(1, 4, 5, 3), net.constant(random(2, 3, 2, 3)), net.constant(random(2))
+    return [
+        net.op("TRANSPOSE_CONV", [net.constant([1, 12, 10, 2]), w, x, b], net.tensor([1, 12, 10, 2]), "TransposeConvOptions",
+               padding=0, strideH=3, strideW=2, fusedActivationFunction=1),
+    ]  # fmt: skip
+
+
+@case
+def mediapipe_conv_transpose(net: Net) -> list[int]:
+    x, w, b = net.input(1, 4, 5, 3), net.constant(random(2, 2, 2, 3)), net.constant(random(2))
+    options = struct.pack("<3i", 1, 2, 2)
+    return [net.op("Convolution2DTransposeBias", [x, w, b], net.tensor([1, 8, 10, 2]), custom=options)]
+
+
+@case
+def resize(net: Net) -> list[int]:
+    x, size, kind = net.input(2, 5, 4, 3), net.constant([9, 8]), "ResizeBilinearOptions"
+    up, down, nearest = net.constant([10, 12]), net.constant([3, 1]), "ResizeNearestNeighborOptions"
+    return [
+        net.op("RESIZE_BILINEAR", [x, size], net.tensor([2, 9, 8, 3]), kind),
+        net.op("RESIZE_BILINEAR", [x, size], net.tensor([2, 9, 8, 3]), kind, halfPixelCenters=True),
+        net.op("RESIZE_BILINEAR", [x, size], net.tensor([2, 9, 8, 3]), kind, alignCorners=True),
+        net.op("RESIZE_BILINEAR", [x, down], net.tensor([2, 3, 1, 3]), kind, alignCorners=True),
+        net.op("RESIZE_NEAREST_NEIGHBOR", [x, up], net.tensor([2, 10, 12, 3]), nearest),
+        net.op("RESIZE_NEAREST_NEIGHBOR", [x, up], net.tensor([2, 10, 12, 3]), nearest, halfPixelCenters=True),
+    ]  # fmt: skip
+
+
+@case
 def float16_weights(net: Net) -> list[int]:
     x, w = net.input(1, 4), net.constant(random(5, 4).astype(np.float16))
     w = net.op("DEQUANTIZE", [w], net.tensor([5, 4]), "DequantizeOptions")
@@ -209,7 +240,8 @@ def test_operator_as_in_litert(name: str, tmp_path: Path, library: Library) -> N
     path = tmp_path / f"{name}.tflite"
     path.write_bytes(model)
     feeds = {net.tensors[i].name: random(*net.tensors[i].shape) * 2 for i in net.inputs}
-    found, wanted = run(path, feeds, library), litert(model, feeds)
+    # MediaPipe's operators are known only to the delegate.
+    found, wanted = run(path, feeds, library), litert(model, feeds, delegates=name.startswith("mediapipe"))
     assert list(found) == [net.tensors[i].name for i in outputs]
     for output, array in wanted.items():
         np.testing.assert_allclose(found[output], array, rtol=2e-5, atol=2e-6, err_msg=output)
@@ -307,7 +339,7 @@ def test_what_is_no_model(tmp_path: Path) -> None:
 def test_hostile_bytes_are_refused_in_one_line(request: pytest.FixtureRequest) -> None:
     """Truncated and changed files either load or raise one exception of the family, soon."""
     net = Net()
-    outputs = [y for name in ("conv", "movement", "splits") for y in CASES[name](net)]
+    outputs = [y for name in ("conv", "conv_transpose", "movement", "resize", "splits") for y in CASES[name](net)]
     model = net.bytes(*outputs)
     rng = np.random.default_rng(3)
     rounds = 20000 if request.config.getoption("--long") else 600

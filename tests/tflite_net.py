@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Optional, Union
 
 import flatbuffers
@@ -107,15 +106,10 @@ class Net:
         return bytes(builder.Output())
 
 
-def interpreter(model: Union[bytes, Path]) -> Interpreter:
-    """LiteRT's own kernels, without the delegates that it loads by itself."""
-    source = {"model_content": model} if isinstance(model, bytes) else {"model_path": str(model)}
-    return Interpreter(**source, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
-
-
-def litert(model: Union[bytes, Path], feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs that LiteRT computes."""
-    run = interpreter(model)
+def litert(model: bytes, feeds: Mapping[str, Array], delegates: bool = False) -> dict[str, Array]:
+    """The outputs that LiteRT computes, by its own kernels or with the delegate that it loads by itself."""
+    kernels = OpResolverType.AUTO if delegates else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    run = Interpreter(model_content=model, experimental_op_resolver_type=kernels)
     run.allocate_tensors()
     for info in run.get_input_details():
         run.set_tensor(info["index"], feeds[info["name"]])

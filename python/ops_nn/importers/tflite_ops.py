@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
@@ -9,7 +10,7 @@ import numpy as np
 import tflite
 
 from .. import schema as S
-from ..ir import NUMPY, Node, Shape, Value, reshape_to
+from ..ir import NUMPY, Array, Node, Shape, Value, reshape_to
 from .problems import Problem
 from .tflite import Context, File, Operator, is_quantized
 
@@ -552,11 +553,97 @@ def _depth_space(ctx: Context) -> None:
     if (c % (block * block)) if to_space else (h % block or w % block):
         raise Problem(f"{h}x{w}x{c} does not divide into blocks of {block}", unsupported=False)
     if to_space:
-        c //= block * block
-        inner, last = (0, h, w, block, block, c), (0, h * block, w * block, c)
-    else:
-        h, w = h // block, w // block
-        inner, last = (0, h, block, w, block, c), (0, h, w, block * block * c)
-    y = ctx.emit("reshape", [x], shape=inner)
+        _to_space(ctx, x, (h, w, c // (block * block)), (block, block))
+        return
+    h, w = h // block, w // block
+    y = ctx.emit("reshape", [x], shape=(0, h, block, w, block, c))
     y = ctx.emit("transpose", [y], perm=(0, 1, 3, 2, 4, 5))
-    ctx.emit("reshape", [y], ctx.output(), shape=last)
+    ctx.emit("reshape", [y], ctx.output(), shape=(0, h, w, block * block * c))
+
+
+def _to_space(ctx: Context, x: Value, size: tuple[int, int, int], block: tuple[int, int]) -> None:
+    """[N, H, W, block * C] to [N, H * block, W * block, C], of H, W and C in `size`."""
+    h, w, c = size
+    y = ctx.emit("reshape", [x], shape=(0, h, w, *block, c))
+    y = ctx.emit("transpose", [y], perm=(0, 1, 3, 2, 4, 5))
+    ctx.emit("reshape", [y], ctx.output(), shape=(0, h * block[0], w * block[1], c))
+
+
+# --- larger pictures -------------------------------------------------------------------------------------------------------
+
+
+@converter("TRANSPOSE_CONV", "Convolution2DTransposeBias")
+def _conv_transpose(ctx: Context) -> None:
+    """Where windows do not overlap each pixel becomes a block of its own: a convolution of 1x1 makes the block's pixels as
+    channels. Weights are [O, KH, KW, C]. The second is MediaPipe's; its options are padding and two strides as integers."""
+    if ctx.node.op == "TRANSPOSE_CONV":
+        options = ctx.node.option(tflite.TransposeConvOptions)
+        x, w, bias, activation = ctx.given(2), ctx.given(1), ctx.given(3), options.FusedActivationFunction()
+        strides = options.StrideH(), options.StrideW()
+    else:
+        x, w, bias, activation = ctx.given(0), ctx.given(1), ctx.given(2), tflite.ActivationFunctionType.NONE
+        _, across, down = struct.unpack_from("<3i", ctx.node.custom)
+        strides = down, across
+    weights, b = _rank4(ctx, w).data, ctx.optional(bias)
+    if weights is None or (b is not None and b.data is None):
+        raise Problem("weights and bias must be constant")
+    o, kh, kw, c = weights.shape
+    h, width = ctx.size(x, 1), ctx.size(x, 2)
+    if (kh, kw) != strides or ctx.shape(ctx.output())[1:] != (h * kh, width * kw, o):
+        raise Problem(f"windows of {kh}x{kw} that overlap (strides {strides}) are not supported")
+    pixels = ctx.graph.constant(f"{ctx.about(w).name}/pixels", weights.transpose(1, 2, 0, 3).reshape(kh * kw * o, 1, 1, c))
+    if b is not None and b.data is not None:
+        b = ctx.graph.constant(f"{b.name}/pixels", np.tile(b.data, kh * kw))
+    y = ctx.emit("conv2d", [_rank4(ctx, x), pixels, b], None, "nhwc", **_range(ctx, ctx.output(), activation))
+    _to_space(ctx, y, (h, width, o), (kh, kw))
+
+
+_MATRIX = 1 << 22  # elements of the largest matrix that resamples
+
+
+@converter("RESIZE_BILINEAR")
+def _resize_bilinear(ctx: Context) -> None:
+    """Rows and columns are resampled one after the other, each time by a product with a matrix."""
+    options = ctx.node.option(tflite.ResizeBilinearOptions)
+    i, size = ctx.given(0), ctx.ints(ctx.given(1), "the size")
+    if len(size) != 2 or min(size) < 1:
+        raise Problem(f"its size is {size}", unsupported=False)
+    x, (h, w, c) = _rank4(ctx, i), (ctx.size(i, axis) for axis in (1, 2, 3))
+    rows, columns = (
+        _resampling(n, to, options.AlignCorners(), options.HalfPixelCenters()) for n, to in ((h, size[0]), (w, size[1]))
+    )
+    y = ctx.emit("reshape", [x], shape=(-1, h, w * c))
+    y = ctx.emit("matmul", [ctx.graph.constant("rows", rows), y])
+    y = ctx.emit("reshape", [y], shape=(-1, w, c))
+    y = ctx.emit("matmul", [ctx.graph.constant("columns", columns), y])
+    ctx.emit("reshape", [y], ctx.output(), shape=(-1, *size, c))
+
+
+def _resampling(n: int, to: int, align_corners: bool, half_pixel: bool) -> Array:
+    """[to, n]: how much of each of n points is in each of `to`, interpolating linearly."""
+    if n < 1 or n * to > _MATRIX:
+        raise Problem(f"resizing {n} to {to} is not supported")
+    scale = np.float32(n - 1) / np.float32(to - 1) if align_corners and to > 1 else np.float32(n) / np.float32(to)
+    at = np.arange(to, dtype=np.float32)
+    at = (at + np.float32(0.5)) * scale - np.float32(0.5) if half_pixel else at * scale
+    lower, upper = np.maximum(np.floor(at), 0).astype(int), np.minimum(np.ceil(at), n - 1).astype(int)
+    matrix = np.zeros((to, n), np.float32)
+    np.add.at(matrix, (np.arange(to), np.minimum(lower, n - 1)), 1 - (at - lower))
+    np.add.at(matrix, (np.arange(to), upper), at - lower)
+    return matrix
+
+
+@converter("RESIZE_NEAREST_NEIGHBOR")
+def _resize_nearest(ctx: Context) -> None:
+    """By whole factors: each row and each column several times."""
+    options = ctx.node.option(tflite.ResizeNearestNeighborOptions)
+    i, size = ctx.given(0), ctx.ints(ctx.given(1), "the size")
+    x, (h, w, c) = _rank4(ctx, i), (ctx.size(i, axis) for axis in (1, 2, 3))
+    if len(size) != 2 or min(h, w) < 1 or size[0] % h or size[1] % w or options.AlignCorners():
+        raise Problem(f"resizing {h}x{w} to {size} is not supported, only by whole factors and without aligned corners")
+    down, across = size[0] // h, size[1] // w
+    if not 0 < max(down, across) <= S.MAX_INPUTS:
+        raise Problem(f"resizing by {max(down, across)} is not supported")
+    y = ctx.emit("concat", [ctx.emit("reshape", [x], shape=(-1, w, 1, c))] * across, axis=2)
+    y = ctx.emit("concat", [ctx.emit("reshape", [y], shape=(-1, h, 1, size[1] * c))] * down, axis=2)
+    ctx.emit("reshape", [y], ctx.output(), shape=(-1, *size, c))
