@@ -290,6 +290,34 @@ def test_quantisation_data_are_kept() -> None:
     assert y is not None and y.scale[0] == np.float32(0.03) and y.zero_point[0] == -20
 
 
+# --- state -----------------------------------------------------------------------------------------------------------------
+
+
+def counter(net: Net) -> int:
+    """The sum of all that came in so far."""
+    x, handle = net.input(1, 3), net.tensor([], "resource")
+    net.op("VAR_HANDLE", [], handle, "VarHandleOptions", sharedName="total")
+    before = net.op("READ_VARIABLE", [handle], net.tensor([1, 3]), "ReadVariableOptions")
+    y = net.op("ADD", [x, before], net.tensor([1, 3]), "AddOptions")
+    net.op("ASSIGN_VARIABLE", [handle, y], [], "AssignVariableOptions")
+    return y
+
+
+def test_a_variable_is_an_input_and_an_output(tmp_path: Path, library: Library) -> None:
+    net = Net()
+    y = net.tensors[counter(net)].name
+    path = tmp_path / "net.tflite"
+    path.write_bytes(net.bytes(3))
+    data, _ = compile_model(path, library=library)
+    session, state, total = Model(data, library).session(threads=1), np.zeros((1, 3), np.float32), np.zeros((1, 3))
+    for _ in range(3):
+        x = random(1, 3)
+        found = session.run({"t0": x, "total": state})
+        state, total = found["total/next"], total + x
+        np.testing.assert_allclose(found[y], total, atol=1e-6)
+        np.testing.assert_array_equal(state, found[y])
+
+
 # --- shapes ----------------------------------------------------------------------------------------------------------------
 
 
@@ -340,6 +368,7 @@ def test_hostile_bytes_are_refused_in_one_line(request: pytest.FixtureRequest) -
     """Truncated and changed files either load or raise one exception of the family, soon."""
     net = Net()
     outputs = [y for name in ("conv", "conv_transpose", "movement", "resize", "splits") for y in CASES[name](net)]
+    outputs.append(counter(net))
     model = net.bytes(*outputs)
     rng = np.random.default_rng(3)
     rounds = 20000 if request.config.getoption("--long") else 600

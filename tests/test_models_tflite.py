@@ -11,6 +11,7 @@ from PIL import Image
 
 pytest.importorskip("ai_edge_litert")
 
+from ai_edge_litert.interpreter import Interpreter
 from conftest import ROOT, Build
 from ops_nn.compiler import compile_model
 from ops_nn.lib import Library
@@ -57,6 +58,27 @@ def test_selfie_segmentation_cuts_the_astronaut_out(library: Library) -> None:
     mask = load("selfie-segmentation", library).session().run(pixels)["activation_10"][0, :, :, 0]
     assert ((mask < 0.1) | (mask > 0.9)).mean() > 0.9  # nearly nowhere undecided
     assert mask[100:, 100:130].mean() > 0.9 and mask[:60, 220:].mean() < 0.1
+
+
+def test_a_wake_word_network_keeps_its_state(library: Library) -> None:
+    """Its variables are inputs and outputs here; sixty steps of noise that swells and fades."""
+    judge = Interpreter(str(get.get("alexa")))
+    judge.allocate_tensors()
+    x, y = judge.get_input_details()[0], judge.get_output_details()[0]
+    model, rng = load("alexa", library), np.random.default_rng(0)
+    states = {i.name: np.zeros(i.dims, np.float32) for i in model.inputs if i.name != x["name"]}
+    assert len(states) == 6
+    given = next(i for i in model.inputs if i.name == x["name"])
+    session = model.session()
+    for step in range(60):
+        sound = np.clip(rng.normal(20, 40, x["shape"]) * abs(np.sin(step / 7)), -128, 127).astype(np.int8)
+        judge.set_tensor(x["index"], sound)
+        judge.invoke()
+        wanted = compare.real(judge.get_tensor(y["index"]), *y["quantization"])
+        feed = sound if given.dtype == "s8" else compare.real(sound, *x["quantization"]).astype(np.float32)
+        result = session.run({x["name"]: feed, **states})
+        states = {name: result[f"{name}/next"] for name in states}
+        assert abs(compare.real(result[y["name"]], *y["quantization"]) - wanted).max() < 0.02
 
 
 def test_integer_efficientnet_knows_the_labelled_pictures(library: Library) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_TYPES = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9}
+_TYPES = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9, "resource": 13}
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Net:
         custom: Optional[bytes] = None,
         **options: Any,
     ) -> int:
-        """kind: what its options are called in the schema. Returns the first output."""
+        """kind: what its options are called in the schema. Returns the first output, if there is one."""
         code = schema.OperatorCodeT()
         number = getattr(schema.BuiltinOperator, name, schema.BuiltinOperator.CUSTOM)
         code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), 1
@@ -93,7 +93,7 @@ class Net:
         if custom is not None:
             operator.customOptions = np.frombuffer(custom, np.uint8)
         self.operators.append(operator)
-        return outputs[0]
+        return outputs[0] if outputs else -1
 
     def bytes(self, *outputs: int) -> bytes:
         graph = schema.SubGraphT()

@@ -7,6 +7,8 @@ Pictures are nhwc in TensorFlow Lite, and so are the nodes made here; inputs and
 
 Quantised models become float ones: constants are dequantised, and what an operator's integers could not hold is clamped. Every
 value keeps how it was quantised (`Value.quantization`); the model's own inputs and outputs keep their types.
+
+Variables, in which a model keeps its state between runs, become inputs, and outputs that are called NAME/next.
 """
 
 from __future__ import annotations
@@ -240,10 +242,12 @@ def load(source: Source, shapes: Optional[Shapes] = None) -> Graph:
     if data[4:8] != b"TFL3":
         raise FormatError(f"{name}: is no TensorFlow Lite model")
     try:
-        file = _Reader(data).file()
+        reader, problems = _Reader(data), Problems(name)
+        file = _variables(reader, reader.file(), problems)
     except DAMAGE as error:
         raise FormatError(f"{name}: is a damaged TensorFlow Lite model: {error}") from None
-    problems = Problems(name)
+    except Problem as problem:
+        raise FormatError(f"{name}: is a damaged TensorFlow Lite model: {problem.reason}") from None
     file = _fix(file, dict(shapes or {}), problems)
     problems.throw()
     return _convert(file, problems)
@@ -259,12 +263,13 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.model = tflite.Model.GetRootAs(data, 0)
-        self.names: set[str] = set()
 
-    def file(self) -> File:
-        if self.model.SubgraphsLength() < 1:
-            raise ValueError("it has no graph")
-        graph = self.model.Subgraphs(0)
+    def file(self, index: int = 0) -> File:
+        """One of the model's graphs; the first is the model itself."""
+        if index not in range(self.model.SubgraphsLength()):
+            raise ValueError(f"it has {self.model.SubgraphsLength()} graphs and not number {index}")
+        graph = self.model.Subgraphs(index)
+        self.names: set[str] = set()
         tensors = [self.tensor(i, graph.Tensors(i)) for i in range(graph.TensorsLength())]
         n = len(tensors)
         operators = [self.operator(i, graph.Operators(i), n) for i in range(graph.OperatorsLength())]
@@ -363,6 +368,52 @@ class _Reader:
 def text(raw: Optional[bytes]) -> str:
     """Names end up as C strings."""
     return (raw or b"").decode("utf-8", "replace").replace("\0", "")
+
+
+def _variables(reader: _Reader, file: File, problems: Problems) -> File:
+    """The file without variables: what is read before it is assigned is an input, what is assigned last an output. Both are
+    float, and a state begins with zeros: other first values are refused."""
+    tensors, inputs, outputs = list(file.tensors), list(file.inputs), list(file.outputs)
+    operators: list[Operator] = []
+    handles: dict[int, str] = {}  # the variable's name by the tensor that refers to it
+    present: dict[str, int] = {}  # the tensor that a variable holds
+    assigned: dict[str, int] = {}
+
+    def add(name: str, like: int) -> int:
+        known = tensors[like]
+        tensors.append(replace(known, name=name, dtype="f32" if is_quantized(known) else known.dtype, data=None))
+        return len(tensors) - 1
+
+    for node in file.operators:
+        if node.op == "VAR_HANDLE":
+            handles[node.outputs[0]] = text(node.option(tflite.VarHandleOptions).SharedName()) or f"variable_{node.index}"
+        elif node.op == "CALL_ONCE":
+            first = reader.file(node.option(tflite.CallOnceOptions).InitSubgraphIndex())
+            values = [first.tensors[n.inputs[1]] for n in first.operators if n.op == "ASSIGN_VARIABLE"]
+            if any(n.op not in ("VAR_HANDLE", "ASSIGN_VARIABLE") for n in first.operators) or not all(map(_is_zero, values)):
+                problems.add(Problem("its state begins with other values than zeros"), f"{node.op} (operator {node.index})")
+        elif node.op == "READ_VARIABLE":
+            name, output = handles[node.inputs[0]], node.outputs[0]
+            if name not in present:
+                present[name] = add(name, output)
+                inputs.append(present[name])
+            operators.append(replace(node, op="QUANTIZE", inputs=(present[name],)))
+        elif node.op == "ASSIGN_VARIABLE":
+            name = handles[node.inputs[0]]
+            present[name] = assigned[name] = node.inputs[1]
+        else:
+            operators.append(node)
+    for name, value in assigned.items():
+        outputs.append(add(f"{name}/next", value))
+        operators.append(Operator(len(file.operators), "DEQUANTIZE", (value,), (outputs[-1],), None, b""))
+    return replace(file, tensors=tensors, operators=operators, inputs=tuple(inputs), outputs=tuple(outputs))
+
+
+def _is_zero(tensor: Tensor) -> bool:
+    if tensor.data is None:
+        return False
+    zero = tensor.quantization.zero_point[0] if tensor.quantization is not None else 0
+    return bool(np.all(tensor.data == zero))
 
 
 def _fix(file: File, fixed: dict[str, Union[int, Sequence[int]]], problems: Problems) -> File:
