@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Union
 
 import numpy as np
 import pytest
@@ -14,15 +15,23 @@ pytest.importorskip("ai_edge_litert")
 from ai_edge_litert.interpreter import Interpreter
 from conftest import ROOT, Build
 from ops_nn.compiler import compile_model
+from ops_nn.importers import tflite as importer
+from ops_nn.ir import NUMPY
 from ops_nn.lib import Library
 from ops_nn.runtime import Model
 
 from models import compare, get
+from models.tflite_files import NETWORKS
 
 
 @pytest.fixture(scope="module")
 def library(host_build: Build) -> Library:
     return Library(host_build.lib)
+
+
+def open_batches(name: str) -> list[str]:
+    """The names of the open dimensions of a network's inputs."""
+    return [d for x in importer.load(get.get(name)).inputs for d in x.shape or () if isinstance(d, str)]
 
 
 def load(name: str, library: Library) -> Model:
@@ -51,6 +60,33 @@ def test_blazeface_finds_the_astronaut(library: Library) -> None:
     scores = 1 / (1 + np.exp(-np.clip(found.reshape(-1), -80, 80)))
     assert scores.max() == pytest.approx(0.92, abs=0.04)
     assert 1 <= (scores > 0.5).sum() < 20  # the anchors around one face
+
+
+@pytest.mark.parametrize("board", ["armhf_build", "aarch64_build"])
+@pytest.mark.parametrize("name", [n for n in (*compare.FLOAT, *compare.INTEGER) if n in NETWORKS])
+def test_emulated_boards_agree(request: pytest.FixtureRequest, name: str, board: str, library: Library, tmp_path: Path) -> None:
+    if name not in ("blazeface", "selfie-segmentation", "person-detector-int8") and not request.config.getoption("--long"):
+        pytest.skip("with --long: a minute for all")
+    own: Build = request.getfixturevalue(board)
+    data, _ = compile_model(get.get(name), dict.fromkeys(open_batches(name), 1), library=library)
+    model = Model(data, library)
+    (tmp_path / "net.opsnn").write_bytes(data)
+    command: list[Union[str, Path]] = [own.runner, tmp_path / "net.opsnn"]
+    feeds = {}
+    for i, x in enumerate(model.inputs):
+        feeds[x.name] = compare.feed(name, x.dims, np.dtype(NUMPY[x.dtype]), True)
+        np.save(tmp_path / f"in{i}.npy", feeds[x.name])
+        command += ["--input", f"{x.name}={tmp_path}/in{i}.npy"]
+    wanted = model.session().run(feeds)
+    for i, output in enumerate(wanted):
+        command += ["--output", f"{output}={tmp_path}/out{i}.npy"]
+    done = own.run(*command)
+    assert done.returncode == 0, done.stderr
+    for i, (output, array) in enumerate(wanted.items()):
+        found = np.load(tmp_path / f"out{i}.npy")
+        assert (
+            abs(compare.real(found, 1, 0) - compare.real(array, 1, 0)).max() <= 1e-4 * abs(compare.real(array, 1, 0)).max()
+        ), output
 
 
 def test_selfie_segmentation_cuts_the_astronaut_out(library: Library) -> None:
