@@ -116,9 +116,12 @@ def softmax(net: Net) -> list[int]:
 def means(net: Net) -> list[int]:
     x = net.input(2, 5, 4, 3)
     found = []
-    kinds = [([1, 2], True, [2, 1, 1, 3]), ([1, 2], False, [2, 3]), ([-1], False, [2, 5, 4]), ([1], True, [2, 1, 4, 3])]
+    kinds = [
+        ([1, 2], True, [2, 1, 1, 3]), ([1, 2], False, [2, 3]), ([-1], False, [2, 5, 4]), ([1], True, [2, 1, 4, 3]),
+        ([1, 3], False, [2, 4]), ([0, 2], True, [1, 5, 1, 3]),
+    ]  # fmt: skip
     for axes, keep, shape in kinds:
-        for op in ("MEAN", "REDUCE_MAX"):
+        for op in ("MEAN", "SUM", "REDUCE_MAX"):
             found.append(net.op(op, [x, net.constant(axes)], net.tensor(shape), "ReducerOptions", keepDims=keep))
     return found
 

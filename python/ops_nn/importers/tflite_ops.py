@@ -207,30 +207,38 @@ def _pool(ctx: Context) -> None:
     _clamped(ctx, op, [_rank4(ctx, ctx.given(0))], options.FusedActivationFunction(), "nhwc", **attrs)
 
 
-@converter("MEAN", "REDUCE_MAX")
+@converter("MEAN", "SUM", "REDUCE_MAX")
 def _reduce(ctx: Context) -> None:
-    """A reduction over neighbouring axes is a global pool of the tensor seen as [before, those axes, 1, behind]."""
+    """A reduction over neighbouring axes is a global pool of the tensor seen as [before, those axes, 1, behind]; other axes are
+    brought together first. A sum is the mean, so many times."""
     i, output = ctx.given(0), ctx.output()
     x, shape = ctx.tensor(i), ctx.shape(i)
-    op = "global_average_pool" if ctx.node.op == "MEAN" else "global_max_pool"
+    op = "global_max_pool" if ctx.node.op == "REDUCE_MAX" else "global_average_pool"
     axes = _axes(ctx, ctx.given(1), len(shape))
     keep = bool(ctx.node.option(tflite.ReducerOptions).KeepDims())
     if not axes:
         _clamped(ctx, "clip", [x])
         return
-    first, end = axes[0], axes[-1] + 1
-    if axes != tuple(range(first, end)):
-        raise Problem(f"it reduces the axes {axes} of {len(shape)}; only neighbouring axes are supported")
-    if len(shape) == 4 and (first, end) == (1, 3) and keep:
+    if ctx.node.op == "MEAN" and keep and len(shape) == 4 and axes == (1, 2):
         _clamped(ctx, op, [x], 0, "nhwc")
         return
+    result = tuple(1 if a in axes else d for a, d in enumerate(shape) if keep or a not in axes)
+    first, end = axes[0], axes[-1] + 1
+    if axes != tuple(range(first, end)):
+        rest = tuple(a for a in range(len(shape)) if a not in axes)
+        x, shape = ctx.emit("transpose", [x], perm=(*rest, *axes)), tuple(shape[a] for a in (*rest, *axes))
+        first, end = len(rest), len(shape)
     n = [_joined(part) for part in (shape[:first], shape[first:end], shape[end:])]
     x = _reshape(ctx, x, shape, (n[0], n[1], 1, n[2]))
     y = ctx.emit(op, [x], None, "nhwc")
+    if ctx.node.op == "SUM":
+        if n[1] is None:
+            raise Problem("it sums over an open dimension", "fix it with --shape")
+        y = ctx.emit("mul", [y, ctx.graph.constant("count", np.float32(n[1]))])
     clamp = _range(ctx, output, 0)
     if clamp != _UNLIMITED:
         y = ctx.emit("clip", [y], **clamp)
-    _reshape(ctx, y, (n[0], 1, 1, n[2]), (*shape[:first], *((1,) * len(axes) if keep else ()), *shape[end:]), output)
+    _reshape(ctx, y, (n[0], 1, 1, n[2]), result, output)
 
 
 def _joined(shape: Shape) -> Optional[int]:
