@@ -6,7 +6,8 @@ A file is read into plain objects (`_Reader`), every access checked, and then co
 Pictures are nhwc in TensorFlow Lite, and so are the nodes made here; inputs and outputs stay as the model has them.
 
 Quantised models become float ones: constants are dequantised, and what an operator's integers could not hold is clamped. Every
-value keeps how it was quantised (`Value.quantization`); the model's own inputs and outputs keep their types.
+value keeps how it was quantised (`Value.quantization`). The model's own inputs and outputs keep their types if there are
+operators to convert them, quantize_linear and dequantize_linear; else they are float, too.
 
 Variables, in which a model keeps its state between runs, become inputs, and outputs that are called NAME/next.
 """
