@@ -6,8 +6,7 @@ A file is read into plain objects (`_Reader`), every access checked, and then co
 Pictures are nhwc in TensorFlow Lite, and so are the nodes made here; inputs and outputs stay as the model has them.
 
 Quantised models become float ones: constants are dequantised, and what an operator's integers could not hold is clamped. Every
-value keeps how it was quantised (`Value.quantization`). The model's own inputs and outputs keep their types if there are
-operators to convert them, quantize_linear and dequantize_linear; else they are float, too.
+value keeps how it was quantised (`Value.quantization`). The model's own inputs and outputs are float, too.
 
 Variables, in which a model keeps its state between runs, become inputs, and outputs that are called NAME/next.
 """
@@ -468,7 +467,7 @@ def _live(file: File) -> tuple[list[Operator], set[int]]:
 
 
 def _convert(file: File, problems: Problems) -> Graph:
-    from .tflite_ops import CONVERTERS, dequantize
+    from .tflite_ops import CONVERTERS, add_input
 
     context = Context(Graph(file.name, [], [], [], dict(file.meta)), file)
     graph = context.graph
@@ -479,7 +478,7 @@ def _convert(file: File, problems: Problems) -> Graph:
             what = tensor.fault or ("is a constant" if tensor.data is not None else "is listed twice")
             problems.add(Problem(f"input '{tensor.name}' {what}", unsupported=bool(tensor.fault)))
             continue
-        dequantize(context, i)
+        add_input(context, i)
     failed: set[int] = set()
     for node in live:
         context.node = node
@@ -507,13 +506,13 @@ def _convert(file: File, problems: Problems) -> Graph:
 
 
 def _outputs(context: Context, failed: set[int], problems: Problems) -> None:
-    from .tflite_ops import quantize
+    from .tflite_ops import output_of
 
     for i in context.file.outputs:
         if i in failed:
             continue
         try:
-            context.graph.outputs.append(quantize(context, i))
+            context.graph.outputs.append(output_of(context, i))
         except Problem as problem:
             name = context.file.tensors[i].name
             problems.add(Problem(f"output '{name}': {problem.reason}", problem.remedy, problem.unsupported))

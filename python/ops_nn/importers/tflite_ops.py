@@ -89,52 +89,25 @@ def _reshape(ctx: Context, x: Value, current: Shape, target: Shape, output: Opti
 # --- quantisation ----------------------------------------------------------------------------------------------------------
 
 
-def dequantize(ctx: Context, i: int) -> None:
-    """An input of the model, which keeps its type."""
-    tensor, graph = ctx.file.tensors[i], ctx.graph
-    border = is_quantized(tensor) and "dequantize_linear" in S.BY_NAME
-    dtype = "f32" if is_quantized(tensor) and not border else tensor.dtype
-    x = Value(graph.fresh(tensor.name), dtype, tensor.shape, quantization=tensor.quantization)
-    graph.inputs.append(x)
+def add_input(ctx: Context, i: int) -> None:
+    """An input of the model; a quantised one is float here."""
+    tensor = ctx.file.tensors[i]
+    dtype = "f32" if is_quantized(tensor) else tensor.dtype
+    x = Value(ctx.graph.fresh(tensor.name), dtype, tensor.shape, quantization=tensor.quantization)
+    ctx.graph.inputs.append(x)
     ctx.values[i] = x
-    if border:
-        y = Value(graph.fresh(f"{x.name}/float"), "f32", tensor.shape, quantization=tensor.quantization)
-        graph.nodes.append(Node("dequantize_linear", graph.fresh_node(y.name), [x, *_parameters(ctx, i)], [y], _along(ctx, i)))
-        ctx.values[i] = y
 
 
-def quantize(ctx: Context, i: int) -> Value:
-    """An output of the model, which keeps its type and is made by a node of its own if need be."""
+def output_of(ctx: Context, i: int) -> Value:
+    """An output of the model, made by a node of its own if it is an input, a constant or an output already."""
     tensor, graph, value = ctx.file.tensors[i], ctx.graph, ctx.value(i)
-    if is_quantized(tensor) and "quantize_linear" in S.BY_NAME:
-        node = Node("quantize_linear", "", [value, *_parameters(ctx, i)], [], _along(ctx, i))
-    elif value in graph.inputs or value in graph.outputs or value.data is not None:
-        node = Node("identity", "", [value], [])
-    else:
+    if value not in graph.inputs and value not in graph.outputs and value.data is None:
         return value
-    dtype = value.dtype if node.op == "identity" else tensor.dtype
-    y = Value(graph.fresh(f"{value.name}/output"), dtype, value.shape, quantization=tensor.quantization)
+    y = Value(graph.fresh(f"{value.name}/output"), value.dtype, value.shape, quantization=tensor.quantization)
     if value not in graph.inputs and value not in graph.outputs:
         value.name, y.name = y.name, value.name
-    node.name, node.outputs = graph.fresh_node(y.name), [y]
-    graph.nodes.append(node)
+    graph.nodes.append(Node("identity", graph.fresh_node(y.name), [value], [y]))
     return y
-
-
-def _parameters(ctx: Context, i: int) -> list[Value]:
-    """Scale and zero point as the operators for it take them."""
-    tensor = ctx.file.tensors[i]
-    quantization = tensor.quantization
-    assert quantization is not None
-    shape = () if len(quantization.scale) == 1 else quantization.scale.shape
-    zero_point = quantization.zero_point.astype(NUMPY[tensor.dtype]).reshape(shape)
-    names = f"{tensor.name}/scale", f"{tensor.name}/zero_point"
-    return [ctx.graph.constant(names[0], quantization.scale.reshape(shape)), ctx.graph.constant(names[1], zero_point)]
-
-
-def _along(ctx: Context, i: int) -> dict[str, Any]:
-    quantization = ctx.file.tensors[i].quantization
-    return {"axis": quantization.axis} if quantization is not None and len(quantization.scale) > 1 else {}
 
 
 @converter("DEQUANTIZE")
